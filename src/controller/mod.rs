@@ -1,0 +1,5 @@
+//! Who leads what, and the admin transactions.
+
+mod admin;
+
+pub use admin::Admin;

@@ -1,0 +1,5 @@
+//! Groups: state machines whose records live in `__consumer_offsets`.
+
+/// The group coordinator.
+#[derive(Debug)]
+pub struct GroupCoordinator {}

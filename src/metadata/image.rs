@@ -1,0 +1,93 @@
+//! The image. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::config::TopicConfig;
+use crate::types::{BrokerId, LeaderEpoch, ListenerName, PartitionId, TopicId, TopicName};
+
+/// Where clients of one listener reach a broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    pub listener: ListenerName,
+    pub host: String,
+    pub port: u16,
+}
+
+/// A registered broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broker {
+    pub id: BrokerId,
+    pub endpoints: Vec<Endpoint>,
+    pub rack: Option<String>,
+    /// Create revision of its registration.
+    pub epoch: i64,
+}
+
+/// One partition, as the registry has it. `isr ⊆ replicas`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partition {
+    pub leader: Option<BrokerId>,
+    pub leader_epoch: LeaderEpoch,
+    pub replicas: Vec<BrokerId>,
+    pub isr: Vec<BrokerId>,
+    pub partition_epoch: i32,
+}
+
+/// One topic.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Topic {
+    pub name: TopicName,
+    pub id: TopicId,
+    pub partitions: Vec<Arc<Partition>>,
+    /// What was set on the topic.
+    pub overrides: BTreeMap<String, String>,
+    /// The overrides resolved against the broker's values.
+    pub config: Arc<TopicConfig>,
+}
+
+impl Topic {
+    /// `__consumer_offsets`, `__transaction_state`, `__share_group_state`.
+    pub fn is_internal(&self) -> bool {
+        is_internal(&self.name)
+    }
+}
+
+/// Kafka's `Topic.isInternal`.
+pub fn is_internal(name: &str) -> bool {
+    matches!(
+        name,
+        "__consumer_offsets" | "__transaction_state" | "__share_group_state"
+    )
+}
+
+/// The cluster at one revision of the registry.
+#[derive(Debug, Clone, Default)]
+pub struct Image {
+    pub revision: i64,
+    pub cluster_id: Arc<str>,
+    pub controller: Option<BrokerId>,
+    pub brokers: BTreeMap<BrokerId, Arc<Broker>>,
+    pub topics: BTreeMap<TopicName, Arc<Topic>>,
+    pub topic_names: BTreeMap<TopicId, TopicName>,
+    /// Cluster-wide dynamic broker configs (`<default>`).
+    pub broker_defaults: BTreeMap<String, String>,
+    /// Dynamic configs of single brokers.
+    pub broker_configs: BTreeMap<BrokerId, BTreeMap<String, String>>,
+    /// Configs of groups (resource type 32) and client metrics (16), as they were set.
+    pub group_configs: BTreeMap<String, BTreeMap<String, String>>,
+    pub client_metrics_configs: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Image {
+    pub fn topic_by_id(&self, id: TopicId) -> Option<&Arc<Topic>> {
+        self.topics.get(self.topic_names.get(&id)?)
+    }
+
+    pub fn partition(&self, topic: &str, partition: PartitionId) -> Option<&Arc<Partition>> {
+        self.topics
+            .get(topic)?
+            .partitions
+            .get(usize::try_from(partition).ok()?)
+    }
+}

@@ -1,0 +1,1 @@
+//! The wire protocol around the `kafka-protocol` codec.

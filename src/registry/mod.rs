@@ -1,0 +1,115 @@
+//! The strongly consistent store behind the cluster, with etcd's semantics: one revision counter,
+//! compare-and-swap transactions, leases, watches from a revision.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// Counts the store's writes.
+pub type Revision = i64;
+/// A boxed future, since the trait is used as an object.
+pub type RegistryFuture<'a, T> =
+    Pin<Box<dyn Future<Output = Result<T, RegistryError>> + Send + 'a>>;
+pub type LeaseId = i64;
+
+/// Sorted by what the caller can do.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// Not answered in time or not reachable: the outcome of a write is unknown.
+    #[error("the registry does not answer: {0}")]
+    Unavailable(String),
+    /// The revision asked for is gone: read again from `oldest`.
+    #[error("compacted up to revision {oldest}")]
+    Compacted { oldest: Revision },
+    #[error("no such lease")]
+    LeaseNotFound,
+    #[error("{0}")]
+    Storage(String),
+}
+
+/// A key with its value and history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyValue {
+    pub key: String,
+    pub value: Bytes,
+    pub create_revision: Revision,
+    pub mod_revision: Revision,
+    pub lease: LeaseId,
+}
+
+/// What a transaction demands before it writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Compare {
+    /// 0: the key does not exist.
+    ModRevision { key: String, revision: Revision },
+    /// 0: the key does not exist.
+    CreateRevision { key: String, revision: Revision },
+}
+
+/// What a transaction writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    Put {
+        key: String,
+        value: Bytes,
+        lease: LeaseId,
+    },
+    Delete {
+        key: String,
+    },
+    DeletePrefix {
+        prefix: String,
+    },
+}
+
+/// Whether the compares held; `revision` is the store's after the transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TxnOutcome {
+    pub succeeded: bool,
+    pub revision: Revision,
+}
+
+/// A page of a range, all at `revision`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    pub entries: Vec<KeyValue>,
+    pub revision: Revision,
+    /// Ask again from here (same revision) for the rest.
+    pub next_key: Option<String>,
+}
+
+/// One change seen by a watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchEvent {
+    Put(KeyValue),
+    Delete { key: String, revision: Revision },
+}
+
+/// Changes in revision order, grouped as they were committed.
+pub trait Watch: Send {
+    /// The next group of changes; all of one revision arrive together.
+    fn next(&mut self) -> RegistryFuture<'_, Vec<WatchEvent>>;
+}
+
+/// The store.
+pub trait Registry: Debug + Send + Sync {
+    fn get(&self, key: &str) -> RegistryFuture<'_, Option<KeyValue>>;
+    /// Up to `limit` keys with `prefix`, from `from` (inclusive; "" = the first), at `revision` (0 = newest).
+    fn range(
+        &self,
+        prefix: &str,
+        from: &str,
+        limit: usize,
+        revision: Revision,
+    ) -> RegistryFuture<'_, Page>;
+    fn txn(&self, compares: Vec<Compare>, ops: Vec<Op>) -> RegistryFuture<'_, TxnOutcome>;
+    fn lease_grant(&self, ttl: Duration) -> RegistryFuture<'_, LeaseId>;
+    fn lease_keep_alive(&self, lease: LeaseId) -> RegistryFuture<'_, ()>;
+    fn lease_revoke(&self, lease: LeaseId) -> RegistryFuture<'_, ()>;
+    /// All changes under `prefix` with a revision of at least `from`.
+    fn watch(&self, prefix: &str, from: Revision) -> RegistryFuture<'_, Box<dyn Watch>>;
+    fn compact(&self, revision: Revision) -> RegistryFuture<'_, ()>;
+}
