@@ -1,7 +1,108 @@
-//! One file per Kafka API. The table at the end of this file is what ApiVersions answers.
+//! One file per Kafka API. The table at the end of this file is what ApiVersions answers and what
+//! dispatch obeys.
 //!
 //! A handler translates, authorises, calls and translates back.
 
+mod api_versions;
 mod context;
+mod dispatch;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use kafka_protocol::messages::ApiKey;
 
 pub use context::{Context, RequestInfo};
+pub use dispatch::{Peer, dispatch};
+
+use crate::protocol::Completion;
+
+/// An API that this broker serves, with the versions of it that we implement.
+#[derive(Clone, Copy)]
+pub struct Api {
+    pub key: ApiKey,
+    pub min_version: i16,
+    pub max_version: i16,
+    /// The lowest version that ApiVersions claims: below `min_version` only for Produce.
+    pub advertised_min_version: i16,
+    handler: Handler,
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:?} {}..={}",
+            self.key, self.min_version, self.max_version
+        )
+    }
+}
+
+/// Decodes the body, runs the handler and encodes its answer.
+type Handler = fn(Arc<Context>, Arc<RequestInfo>, Bytes) -> BoxFuture<'static, Completion>;
+
+/// Looks an API up by its key.
+pub fn api(key: i16) -> Option<&'static Api> {
+    APIS.iter().find(|api| api.key as i16 == key)
+}
+
+/// `Name min..=max => module`: the module's `handle(&Context, &RequestInfo, NameRequest)` answers with
+/// a body for the codec; `=> raw module` has a `dispatch(Arc<Context>, Arc<RequestInfo>, Bytes)` of its
+/// own that returns a boxed future of a [`Completion`].
+macro_rules! apis {
+    ($($api:ident $min:literal..=$max:literal $(($advertised:literal))? => $($handler:ident)+,)*) => {
+        /// Every API that this broker serves, by key.
+        pub const APIS: &[Api] = &[$(Api {
+            key: ApiKey::$api,
+            min_version: $min,
+            max_version: $max,
+            advertised_min_version: apis!(@advertised $min $($advertised)?),
+            handler: apis!(@handler $($handler)+),
+        },)*];
+    };
+    (@advertised $min:literal) => { $min };
+    (@advertised $min:literal $advertised:literal) => { $advertised };
+    (@handler raw $module:ident) => { $module::dispatch };
+    (@handler $module:ident) => {
+        |context, request, body| {
+            Box::pin(async move {
+                let body = match dispatch::decode(&request, body) {
+                    Ok(body) => body,
+                    Err(reason) => return Completion::Close(reason),
+                };
+                let response = $module::handle(&context, &request, body).await;
+                dispatch::encode(&request, &response)
+            })
+        }
+    };
+}
+
+apis! {
+    ApiVersions 0..=4 => api_versions,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_api_is_in_the_codecs_range() {
+        for api in APIS {
+            let codec = api.key.valid_versions();
+            assert!(
+                api.min_version >= codec.min && api.max_version <= codec.max,
+                "{api:?}"
+            );
+            assert!(api.advertised_min_version <= api.min_version, "{api:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_sorted_and_names_each_api_once() {
+        assert!(
+            APIS.windows(2)
+                .all(|pair| (pair[0].key as i16) < (pair[1].key as i16))
+        );
+    }
+}

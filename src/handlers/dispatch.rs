@@ -1,0 +1,87 @@
+//! From a frame to a completion: header, table, guard, codec.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kafka_protocol::messages::ApiKey;
+use kafka_protocol::protocol::{Decodable, Encodable};
+
+use super::{Context, RequestInfo, api, api_versions};
+use crate::protocol::request::{RequestHeader, parse_client_id};
+use crate::protocol::{Completion, Response};
+use crate::types::ListenerName;
+
+/// Who sent a frame.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    pub listener: ListenerName,
+    pub address: std::net::SocketAddr,
+}
+
+/// Reads one frame and runs its handler. Finishes before the connection's next request is dispatched.
+pub async fn dispatch(context: Arc<Context>, peer: Peer, mut frame: Bytes) -> Completion {
+    let header = match RequestHeader::parse(&mut frame) {
+        Ok(header) => header,
+        Err(error) => return Completion::Close(error.to_string()),
+    };
+    let Some(api) = api(header.api_key) else {
+        return Completion::Close(format!("unknown api key {}", header.api_key));
+    };
+    let version = header.api_version;
+    if version < api.min_version || version > api.max_version {
+        if api.key == ApiKey::ApiVersions {
+            return api_versions::unsupported(header.correlation_id);
+        }
+        return Completion::Close(format!("{:?} version {version} is not served", api.key));
+    }
+    let client_id = match parse_client_id(&mut frame, api.key.request_header_version(version)) {
+        Ok(client_id) => client_id,
+        Err(error) => return Completion::Close(error.to_string()),
+    };
+    let request = Arc::new(RequestInfo {
+        api_key: header.api_key,
+        api_version: version,
+        correlation_id: header.correlation_id,
+        client_id: client_id.map(Arc::from),
+        listener: peer.listener,
+        peer: peer.address,
+        received: context.clock.now(),
+    });
+    (api.handler)(context, request, frame).await
+}
+
+/// Decodes the body of a request that the table names. The error is the reason to close.
+pub(super) fn decode<B: Decodable>(request: &RequestInfo, mut body: Bytes) -> Result<B, String> {
+    B::decode(&mut body, request.api_version)
+        .map_err(|error| format!("malformed {}: {error}", describe(request)))
+}
+
+/// Encodes the answer of a handler.
+pub(super) fn encode<B: Encodable>(request: &RequestInfo, body: &B) -> Completion {
+    let header_version = match ApiKey::try_from(request.api_key) {
+        Ok(api) => api.response_header_version(request.api_version),
+        Err(()) => return Completion::Close(format!("unknown api key {}", request.api_key)),
+    };
+    match Response::encode(
+        request.correlation_id,
+        header_version,
+        body,
+        request.api_version,
+    ) {
+        Ok(response) => Completion::Ready(response),
+        Err(error) => {
+            tracing::error!(request = describe(request), %error, "an answer cannot be encoded");
+            Completion::Close(format!(
+                "the answer to {} cannot be encoded",
+                describe(request)
+            ))
+        }
+    }
+}
+
+fn describe(request: &RequestInfo) -> String {
+    match ApiKey::try_from(request.api_key) {
+        Ok(api) => format!("{api:?} v{}", request.api_version),
+        Err(()) => format!("api {} v{}", request.api_key, request.api_version),
+    }
+}
