@@ -2,4 +2,6 @@
 
 mod admin;
 
-pub use admin::Admin;
+pub use admin::{
+    Admin, ConfigMap, ConfigResource, CreatedTopic, NewPartitions, NewTopic, TopicReference,
+};
