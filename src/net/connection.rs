@@ -1,0 +1,410 @@
+//! One connection: frames in, in order; answers out, in order.
+//!
+//! One task owns the socket. It dispatches a frame only when the one before has been dispatched, and
+//! writes an answer only when the ones before are written. While answers are outstanding it goes on
+//! reading, up to a bound. An idle connection holds no buffer.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{MemoryBudget, NetConfig, PeerInfo, Service, Socket};
+use crate::protocol::frame::{self, Frame};
+use crate::protocol::{Chunk, Completion, Response};
+
+/// The first read of a frame; most requests fit.
+const FIRST_READ_BYTES: usize = 4 << 10;
+/// A buffer at most doubles, and by at least this much: memory follows what has arrived.
+const GROWTH_BYTES_MIN: usize = 64 << 10;
+/// Slices given to one `writev`.
+const SLICES_MAX: usize = 32;
+/// Answers that are gathered into one write.
+const GATHER_BYTES_MAX: u64 = 256 << 10;
+/// A file range is copied through a buffer of this size where the socket cannot send files.
+const COPY_BYTES: usize = 64 << 10;
+
+/// Why a connection ended, where it is worth a log line.
+#[derive(Debug, thiserror::Error)]
+enum Closed {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Frame(#[from] frame::FrameError),
+    #[error("{0}")]
+    Refused(String),
+    #[error("the peer is done")]
+    Eof,
+    #[error("idle for too long")]
+    Idle,
+    #[error("shutting down")]
+    Shutdown,
+}
+
+/// An answer that is not written yet, with its share of the memory budget.
+struct Outstanding {
+    answer: Answer,
+    _memory: Option<OwnedSemaphorePermit>,
+}
+
+enum Answer {
+    Ready(Response),
+    Later(BoxFuture<'static, Option<Response>>),
+}
+
+/// One connection and what it is in the middle of.
+pub struct Connection<S> {
+    socket: S,
+    peer: PeerInfo,
+    service: Arc<dyn Service>,
+    config: NetConfig,
+    budget: MemoryBudget,
+    shutdown: CancellationToken,
+    buffer: BytesMut,
+    /// Memory taken for what is in `buffer`.
+    buffer_memory: Option<OwnedSemaphorePermit>,
+    /// Size of the last frame: a peer that has sent that much is believed when it claims as much.
+    last_frame_bytes: usize,
+}
+
+impl<S> std::fmt::Debug for Connection<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Socket> Connection<S> {
+    pub fn new(
+        socket: S,
+        peer: PeerInfo,
+        service: Arc<dyn Service>,
+        config: NetConfig,
+        budget: MemoryBudget,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self {
+            socket,
+            peer,
+            service,
+            config,
+            budget,
+            shutdown,
+            buffer: BytesMut::new(),
+            buffer_memory: None,
+            last_frame_bytes: 0,
+        }
+    }
+
+    /// Serves until either side has had enough.
+    pub async fn run(mut self) {
+        self.service.connected(&self.peer);
+        let Err(reason) = self.serve().await;
+        let peer = self.peer.address;
+        match reason {
+            Closed::Io(error) => tracing::debug!(%peer, %error, "connection lost"),
+            Closed::Eof | Closed::Idle | Closed::Shutdown => {
+                tracing::debug!(%peer, %reason, "connection closed");
+            }
+            Closed::Frame(_) | Closed::Refused(_) => {
+                tracing::warn!(%peer, listener = %self.peer.listener, %reason, "connection closed");
+            }
+        }
+        self.service.disconnected(&self.peer);
+    }
+
+    async fn serve(&mut self) -> Result<std::convert::Infallible, Closed> {
+        let mut dispatching: Option<BoxFuture<'static, Completion>> = None;
+        let mut memory = None;
+        let mut outstanding: VecDeque<Outstanding> = VecDeque::new();
+        let shutdown = self.shutdown.clone();
+        let mut active = Instant::now();
+        loop {
+            let may_read = dispatching.is_none() && outstanding.len() < self.config.in_flight_max;
+            let idle = may_read && outstanding.is_empty();
+            let stopping = shutdown.is_cancelled();
+            if stopping && idle {
+                return Err(Closed::Shutdown);
+            }
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled(), if !stopping => {}
+                answer = front(&mut outstanding), if !outstanding.is_empty() => {
+                    let Some(response) = answer else {
+                        return Err(Closed::Refused("a request failed that has no answer".into()));
+                    };
+                    self.write(response, &mut outstanding).await?;
+                    active = Instant::now();
+                }
+                completion = dispatched(&mut dispatching), if dispatching.is_some() => {
+                    dispatching = None;
+                    let memory = memory.take();
+                    match completion {
+                        Completion::Ready(response) if outstanding.is_empty() => {
+                            self.write(response, &mut outstanding).await?;
+                            active = Instant::now();
+                        }
+                        Completion::Ready(response) => {
+                            let answer = Answer::Ready(response);
+                            outstanding.push_back(Outstanding { answer, _memory: memory });
+                        }
+                        Completion::Later(later) => {
+                            let answer = Answer::Later(later);
+                            outstanding.push_back(Outstanding { answer, _memory: memory });
+                        }
+                        Completion::Nothing => {}
+                        Completion::Close(reason) => return Err(Closed::Refused(reason)),
+                    }
+                }
+                frame = self.read_frame(active), if may_read && !stopping => {
+                    let (frame, permit) = frame?;
+                    memory = permit;
+                    active = Instant::now();
+                    dispatching = Some(self.service.dispatch(&self.peer, frame));
+                }
+            }
+        }
+    }
+
+    /// Reads up to the end of the next frame. Cancel-safe: what was read stays in the buffer.
+    async fn read_frame(
+        &mut self,
+        active: Instant,
+    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Closed> {
+        loop {
+            let wanted = match frame::next(&mut self.buffer, self.config.request_bytes_max)? {
+                Frame::Complete(frame) => {
+                    self.last_frame_bytes = frame.len();
+                    let memory = self.buffer_memory.take();
+                    if self.buffer.is_empty() {
+                        self.buffer = BytesMut::new();
+                    }
+                    return Ok((frame, memory));
+                }
+                Frame::Incomplete { bytes } => bytes,
+            };
+            let Some(deadline) = active.checked_add(self.config.idle_max) else {
+                return Err(Closed::Idle);
+            };
+            match tokio::time::timeout_at(deadline, self.read_some(wanted)).await {
+                Ok(result) => result?,
+                Err(_) => return Err(Closed::Idle),
+            }
+        }
+    }
+
+    async fn read_some(&mut self, wanted: usize) -> Result<(), Closed> {
+        if self.buffer.is_empty() {
+            poll_fn(|cx| self.socket.poll_readable(cx)).await?;
+        }
+        if self.buffer.capacity() == self.buffer.len() {
+            self.grow(wanted).await?;
+        }
+        match self.socket.read_buf(&mut self.buffer).await? {
+            0 => Err(Closed::Eof),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes room for more of a frame of `wanted` bytes, in step with what has arrived.
+    async fn grow(&mut self, wanted: usize) -> Result<(), Closed> {
+        let held = self.buffer.len();
+        let missing = wanted.saturating_sub(held).max(FIRST_READ_BYTES);
+        if held == 0 {
+            self.buffer.reserve(FIRST_READ_BYTES);
+            return Ok(());
+        }
+        let believed = held.max(GROWTH_BYTES_MIN).max(self.last_frame_bytes);
+        let more = missing.min(believed);
+        let permit = self.budget.take(more).await;
+        match (&mut self.buffer_memory, permit) {
+            (Some(memory), Some(permit)) => memory.merge(permit),
+            (memory, permit) => *memory = permit,
+        }
+        self.buffer.reserve(more);
+        Ok(())
+    }
+
+    /// Writes one answer, with those behind it that are ready as well.
+    async fn write(
+        &mut self,
+        response: Response,
+        outstanding: &mut VecDeque<Outstanding>,
+    ) -> Result<(), Closed> {
+        let mut bytes = response.len();
+        let mut chunks: VecDeque<Chunk> = response.chunks.into();
+        while bytes < GATHER_BYTES_MAX && !outstanding.is_empty() {
+            match front(outstanding).now_or_never() {
+                Some(Some(next)) => {
+                    bytes += next.len();
+                    chunks.extend(next.chunks);
+                }
+                Some(None) => {
+                    return Err(Closed::Refused(
+                        "a request failed that has no answer".into(),
+                    ));
+                }
+                None => break,
+            }
+        }
+        let deadline = Instant::now() + self.config.idle_max;
+        match tokio::time::timeout_at(deadline, write_chunks(&mut self.socket, chunks)).await {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(Closed::Idle),
+        }
+    }
+}
+
+/// Resolves with the oldest answer once it is there, and takes it off the queue.
+async fn front(outstanding: &mut VecDeque<Outstanding>) -> Option<Response> {
+    poll_fn(|cx| {
+        let Some(oldest) = outstanding.front_mut() else {
+            return Poll::Pending;
+        };
+        if let Answer::Later(later) = &mut oldest.answer {
+            let response = std::task::ready!(later.poll_unpin(cx));
+            outstanding.pop_front();
+            return Poll::Ready(response);
+        }
+        match outstanding.pop_front() {
+            Some(Outstanding {
+                answer: Answer::Ready(response),
+                ..
+            }) => Poll::Ready(Some(response)),
+            _ => Poll::Ready(None),
+        }
+    })
+    .await
+}
+
+async fn dispatched(dispatching: &mut Option<BoxFuture<'static, Completion>>) -> Completion {
+    match dispatching {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn write_chunks<S: Socket>(socket: &mut S, mut chunks: VecDeque<Chunk>) -> io::Result<()> {
+    while let Some(chunk) = chunks.front() {
+        match chunk {
+            Chunk::Bytes(_) => {
+                let sent = poll_fn(|cx| poll_write_bytes(socket, cx, &chunks)).await?;
+                advance(&mut chunks, sent)?;
+            }
+            Chunk::File { .. } => {
+                let Some(Chunk::File {
+                    file,
+                    position,
+                    bytes,
+                }) = chunks.pop_front()
+                else {
+                    continue;
+                };
+                write_file(socket, &file, position, bytes).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One `writev` over the byte chunks up to the next file.
+fn poll_write_bytes<S: Socket>(
+    socket: &mut S,
+    cx: &mut Context<'_>,
+    chunks: &VecDeque<Chunk>,
+) -> Poll<io::Result<usize>> {
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    let mut count = 0;
+    for chunk in chunks.iter().take(SLICES_MAX) {
+        let Chunk::Bytes(bytes) = chunk else { break };
+        slices[count] = IoSlice::new(bytes);
+        count += 1;
+    }
+    if slices[..count].iter().all(|slice| slice.is_empty()) {
+        return Poll::Ready(Ok(0));
+    }
+    match Pin::new(socket).poll_write_vectored(cx, &slices[..count]) {
+        Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+        other => other,
+    }
+}
+
+/// Drops what was sent, and empty chunks, off the front.
+fn advance(chunks: &mut VecDeque<Chunk>, mut sent: usize) -> io::Result<()> {
+    while let Some(Chunk::Bytes(bytes)) = chunks.front_mut() {
+        if sent < bytes.len() {
+            bytes.advance(sent);
+            return Ok(());
+        }
+        sent -= bytes.len();
+        chunks.pop_front();
+        if sent == 0 && !matches!(chunks.front(), Some(Chunk::Bytes(next)) if next.is_empty()) {
+            return Ok(());
+        }
+    }
+    if sent == 0 {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// Sends a range of a file. A file that shrank under the response ends the connection: its length
+/// was promised.
+async fn write_file<S: Socket>(
+    socket: &mut S,
+    file: &std::fs::File,
+    mut position: u64,
+    mut bytes: u64,
+) -> io::Result<()> {
+    while bytes > 0 {
+        let chunk = usize::try_from(bytes).unwrap_or(usize::MAX).min(1 << 30);
+        match poll_fn(|cx| socket.poll_send_file(cx, file, position, chunk)).await {
+            Some(sent) => {
+                let sent = sent? as u64;
+                if sent == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                position += sent;
+                bytes -= sent;
+            }
+            None => return copy_file(socket, file, position, bytes).await,
+        }
+    }
+    Ok(())
+}
+
+async fn copy_file<S: AsyncWrite + Unpin>(
+    socket: &mut S,
+    file: &std::fs::File,
+    mut position: u64,
+    mut bytes: u64,
+) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let mut buffer = vec![0; COPY_BYTES];
+    while bytes > 0 {
+        let chunk = usize::try_from(bytes).unwrap_or(usize::MAX).min(COPY_BYTES);
+        let read = file.read_at(&mut buffer[..chunk], position)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        socket.write_all(&buffer[..read]).await?;
+        position += read as u64;
+        bytes -= read as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

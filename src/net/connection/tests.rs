@@ -1,0 +1,174 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::DuplexStream;
+use tokio::sync::oneshot;
+
+use super::*;
+
+/// Answers each frame as its first byte says: `r`eady, `l`ater (when released), `n`othing, `c`lose.
+#[derive(Debug, Default)]
+struct Scripted {
+    dispatched: AtomicUsize,
+    releases: Mutex<Vec<oneshot::Sender<()>>>,
+}
+
+fn response(body: Bytes) -> Response {
+    Response {
+        chunks: vec![Chunk::Bytes(body)],
+    }
+}
+
+impl Service for Scripted {
+    fn dispatch(&self, _peer: &PeerInfo, frame: Bytes) -> BoxFuture<'static, Completion> {
+        self.dispatched.fetch_add(1, Ordering::SeqCst);
+        let completion = match frame[0] {
+            b'r' => Completion::Ready(response(frame)),
+            b'l' => {
+                let (release, released) = oneshot::channel();
+                self.releases.lock().push(release);
+                Completion::Later(Box::pin(async move {
+                    released.await.ok()?;
+                    Some(response(frame))
+                }))
+            }
+            b'n' => Completion::Nothing,
+            _ => Completion::Close("asked to".into()),
+        };
+        Box::pin(async move { completion })
+    }
+
+    fn connected(&self, _peer: &PeerInfo) {}
+    fn disconnected(&self, _peer: &PeerInfo) {}
+}
+
+fn start(service: &Arc<Scripted>, shutdown: &CancellationToken) -> DuplexStream {
+    let (client, server) = tokio::io::duplex(1 << 16);
+    let peer = PeerInfo {
+        listener: "PLAINTEXT".into(),
+        address: ([127, 0, 0, 1], 1).into(),
+    };
+    let config = NetConfig {
+        request_bytes_max: 1 << 20,
+        idle_max: Duration::from_secs(600),
+        in_flight_max: 3,
+    };
+    let service: Arc<dyn Service> = Arc::clone(service) as _;
+    let budget = MemoryBudget::new(1 << 20);
+    tokio::spawn(Connection::new(server, peer, service, config, budget, shutdown.clone()).run());
+    client
+}
+
+async fn read(client: &mut DuplexStream, bytes: usize) -> String {
+    let mut buffer = vec![0; bytes];
+    client.read_exact(&mut buffer).await.unwrap();
+    String::from_utf8(buffer).unwrap()
+}
+
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_come_in_the_order_of_the_requests() {
+    let service = Arc::new(Scripted::default());
+    let mut client = start(&service, &CancellationToken::new());
+    client
+        .write_all(b"\0\0\0\x02l1\0\0\0\x02r2\0\0\0\x02n3\0\0\0\x02l4")
+        .await
+        .unwrap();
+    settle().await;
+    assert_eq!(
+        service.dispatched.load(Ordering::SeqCst),
+        4,
+        "a late answer holds nobody up"
+    );
+    let [first, fourth] =
+        <[_; 2]>::try_from(std::mem::take(&mut *service.releases.lock())).unwrap();
+    fourth.send(()).unwrap();
+    settle().await;
+    first.send(()).unwrap();
+    assert_eq!(read(&mut client, 6).await, "l1r2l4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn outstanding_requests_are_bounded() {
+    let service = Arc::new(Scripted::default());
+    let mut client = start(&service, &CancellationToken::new());
+    client.write_all(&b"\0\0\0\x01l".repeat(10)).await.unwrap();
+    settle().await;
+    assert_eq!(service.dispatched.load(Ordering::SeqCst), 3);
+    let release = service.releases.lock().remove(0);
+    release.send(()).unwrap();
+    settle().await;
+    assert_eq!(service.dispatched.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frame_may_come_byte_by_byte_and_an_idle_peer_is_let_go() {
+    let service = Arc::new(Scripted::default());
+    let mut client = start(&service, &CancellationToken::new());
+    for byte in b"\0\0\0\x02r1" {
+        client.write_all(&[*byte]).await.unwrap();
+        settle().await;
+    }
+    assert_eq!(read(&mut client, 2).await, "r1");
+    // Half a frame, a byte now and then: that does not count as life.
+    for _ in 0..3 {
+        client.write_all(b"\0").await.unwrap();
+        tokio::time::sleep(Duration::from_secs(250)).await;
+    }
+    assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0, "closed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_answers_what_is_in_flight_and_takes_nothing_new() {
+    let service = Arc::new(Scripted::default());
+    let shutdown = CancellationToken::new();
+    let mut client = start(&service, &shutdown);
+    client.write_all(b"\0\0\0\x01l").await.unwrap();
+    settle().await;
+    shutdown.cancel();
+    client.write_all(b"\0\0\0\x01r").await.unwrap();
+    settle().await;
+    assert_eq!(service.dispatched.load(Ordering::SeqCst), 1);
+    service.releases.lock().remove(0).send(()).unwrap();
+    assert_eq!(read(&mut client, 1).await, "l");
+    assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0, "closed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_must_not_be_served_closes_the_connection() {
+    let service = Arc::new(Scripted::default());
+    for bad in [
+        &b"\0\0\0\x01c"[..],
+        b"\xff\xff\xff\xff",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ] {
+        let mut client = start(&service, &CancellationToken::new());
+        client.write_all(bad).await.unwrap();
+        assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0, "closed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn file_ranges_are_sent_between_bytes() {
+    let mut file = tempfile::tempfile().unwrap();
+    std::io::Write::write_all(&mut file, &b"0123456789".repeat(20_000)).unwrap();
+    let chunks = vec![
+        Chunk::Bytes(Bytes::from_static(b"<")),
+        Chunk::File {
+            file: Arc::new(file),
+            position: 5,
+            bytes: 100_000,
+        },
+        Chunk::Bytes(Bytes::new()),
+        Chunk::Bytes(Bytes::from_static(b">")),
+    ];
+    let (mut client, mut server) = tokio::io::duplex(100);
+    let writer = tokio::spawn(async move { write_chunks(&mut server, chunks.into()).await });
+    let got = read(&mut client, 100_002).await;
+    writer.await.unwrap().unwrap();
+    assert!(got.starts_with("<567890") && got.ends_with("34>"));
+}

@@ -1,0 +1,138 @@
+//! Accepts connections.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{Connection, ConnectionLimits, MemoryBudget, NetConfig, PeerInfo, Service};
+use crate::types::ListenerName;
+
+/// Waited after an accept that failed for lack of something (file descriptors, memory).
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// Connections the kernel may hold for us; `socket.listen.backlog.size` is at most this.
+const BACKLOG: i32 = 1024;
+
+/// A bound socket that is not served yet.
+#[derive(Debug)]
+pub struct BoundListener {
+    pub name: ListenerName,
+    pub address: SocketAddr,
+    listener: TcpListener,
+}
+
+/// Binds one listener. An empty host is every interface, IPv6 as well where there is one.
+pub fn bind(name: &ListenerName, host: &str, port: u16) -> io::Result<BoundListener> {
+    let candidates = addresses(host, port)?;
+    let mut last_error = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in candidates {
+        match bind_address(address) {
+            Ok(listener) => {
+                let address = listener.local_addr()?;
+                return Ok(BoundListener {
+                    name: Arc::clone(name),
+                    address,
+                    listener,
+                });
+            }
+            Err(error) => last_error = error,
+        }
+    }
+    Err(last_error)
+}
+
+fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if host.is_empty() {
+        return Ok(vec![([0u16; 8], port).into(), ([0u8; 4], port).into()]);
+    }
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    std::net::ToSocketAddrs::to_socket_addrs(&(host, port)).map(Iterator::collect)
+}
+
+fn bind_address(address: SocketAddr) -> io::Result<TcpListener> {
+    let domain = Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::from(address))?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+impl BoundListener {
+    /// Accepts until `shutdown`; every connection runs in `tasks`.
+    pub async fn serve(
+        self,
+        service: Arc<dyn Service>,
+        config: NetConfig,
+        limits: Arc<ConnectionLimits>,
+        budget: MemoryBudget,
+        tasks: TaskTracker,
+        shutdown: CancellationToken,
+    ) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = shutdown.cancelled() => return,
+            };
+            let (socket, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) if is_of_one_connection(&error) => continue,
+                Err(error) => {
+                    tracing::warn!(listener = %self.name, %error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_BACKOFF).await;
+                    continue;
+                }
+            };
+            let admitted = match limits.admit(address.ip()) {
+                Ok(admitted) => admitted,
+                Err(limit) => {
+                    tracing::warn!(peer = %address, limit, "connection refused: limit reached");
+                    continue;
+                }
+            };
+            if let Err(error) = prepare(&socket) {
+                tracing::debug!(peer = %address, %error, "connection lost");
+                continue;
+            }
+            let peer = PeerInfo {
+                listener: Arc::clone(&self.name),
+                address,
+            };
+            let service = Arc::clone(&service);
+            let connection = Connection::new(
+                socket,
+                peer,
+                service,
+                config,
+                budget.clone(),
+                shutdown.clone(),
+            );
+            tasks.spawn(async move {
+                connection.run().await;
+                drop(admitted);
+            });
+        }
+    }
+}
+
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)
+}
+
+/// Errors that say something about the peer, not about us.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
+}

@@ -1,0 +1,37 @@
+//! What a connection hands its frames to.
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+use crate::protocol::Completion;
+use crate::types::ListenerName;
+
+/// Who is at the other end.
+#[derive(Debug, Clone)]
+pub struct PeerInfo {
+    pub listener: ListenerName,
+    pub address: SocketAddr,
+}
+
+/// Serves frames. The future finishes before the connection's next frame is dispatched.
+pub trait Service: Debug + Send + Sync {
+    fn dispatch(&self, peer: &PeerInfo, frame: Bytes) -> BoxFuture<'static, Completion>;
+    /// A connection came or went.
+    fn connected(&self, peer: &PeerInfo);
+    fn disconnected(&self, peer: &PeerInfo);
+}
+
+/// Limits of one connection.
+#[derive(Debug, Clone, Copy)]
+pub struct NetConfig {
+    /// `socket.request.max.bytes`
+    pub request_bytes_max: usize,
+    /// `connections.max.idle.ms`
+    pub idle_max: Duration,
+    /// Requests whose answers may be outstanding on one connection.
+    pub in_flight_max: usize,
+}
