@@ -5,7 +5,12 @@
 
 mod api_versions;
 mod context;
+mod describe_cluster;
+mod describe_quorum;
+mod describe_topic_partitions;
 mod dispatch;
+mod list_partition_reassignments;
+mod metadata;
 
 use std::sync::Arc;
 
@@ -79,7 +84,12 @@ macro_rules! apis {
 }
 
 apis! {
+    Metadata 0..=13 => metadata,
     ApiVersions 0..=4 => api_versions,
+    ListPartitionReassignments 0..=0 => list_partition_reassignments,
+    DescribeQuorum 0..=2 => describe_quorum,
+    DescribeCluster 0..=2 => describe_cluster,
+    DescribeTopicPartitions 0..=0 => describe_topic_partitions,
 }
 
 #[cfg(test)]

@@ -24,6 +24,15 @@ pub struct Broker {
     pub epoch: i64,
 }
 
+impl Broker {
+    /// Where clients of `listener` reach this broker; `None` if it has no such listener.
+    pub fn endpoint(&self, listener: &str) -> Option<&Endpoint> {
+        self.endpoints
+            .iter()
+            .find(|endpoint| &*endpoint.listener == listener)
+    }
+}
+
 /// One partition, as the registry has it. `isr ⊆ replicas`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {

@@ -5,6 +5,13 @@ use std::sync::Arc;
 
 /// The name of a topic; cheap to clone.
 pub type TopicName = Arc<str>;
+
+/// Kafka's `Topic.validate`: 1 to 249 of `a-zA-Z0-9._-`, and not `.` or `..`.
+pub fn is_valid_topic_name(name: &str) -> bool {
+    let legal = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
+    (1..=249).contains(&name.len()) && !matches!(name, "." | "..") && name.bytes().all(legal)
+}
+
 /// The name of a listener, upper case as Kafka writes it.
 pub type ListenerName = Arc<str>;
 
@@ -94,6 +101,18 @@ impl fmt::Display for TopicPartition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn topic_names_are_what_kafka_allows() {
+        let longest = "a".repeat(249);
+        for name in ["a", "...", "A-b_c.9", "__consumer_offsets", &longest] {
+            assert!(is_valid_topic_name(name), "{name}");
+        }
+        let too_long = "a".repeat(250);
+        for name in ["", ".", "..", "a b", "a/b", "a\0", "é", "a\n", &too_long] {
+            assert!(!is_valid_topic_name(name), "{name:?}");
+        }
+    }
 
     #[test]
     fn a_topic_id_prints_as_kafka_prints_it() {
