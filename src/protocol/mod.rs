@@ -1,8 +1,14 @@
 //! The wire protocol around the `kafka-protocol` codec. Pure.
 
+pub mod fetch;
 pub mod frame;
+pub mod produce;
 pub mod request;
 pub mod response;
+mod topic;
+pub mod wire;
 
 pub use request::{HeaderError, RequestHeader};
 pub use response::{Chunk, Completion, Response};
+pub use topic::{CurrentLeader, NodeEndpoint, TopicKey};
+pub use wire::MalformedBody;
