@@ -1,7 +1,20 @@
 //! Kafka's configuration: keys, defaults, validation, precedence.
+//!
+//! A broker value has up to four sources: this broker's dynamic value, the cluster's dynamic default,
+//! what was set at the start (arguments over environment over file), Kafka's default. A topic's value
+//! stands before them all.
 
 mod broker;
+mod environment;
+pub mod keys;
+mod listeners;
+mod load;
+mod properties;
+mod providers;
 mod topic;
+mod values;
 
-pub use broker::{BrokerConfig, ConfigError, Listener};
+pub use broker::{BrokerConfig, ConfigError, HostPort, Listener};
+pub use load::LoadedConfig;
 pub use topic::{CleanupPolicy, CompressionPolicy, TopicConfig};
+pub use values::{BrokerValues, Source};

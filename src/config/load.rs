@@ -1,0 +1,146 @@
+//! From files, environment and arguments to one set of values.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::keys::{self, Honour};
+use super::providers::Providers;
+use super::values::BrokerValues;
+use super::{BrokerConfig, ConfigError, environment, properties};
+
+/// What is used where no file is named.
+pub const BUILT_IN: &str = include_str!("../../config/server.properties");
+
+/// A configuration, and what of the input has no effect.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadedConfig {
+    pub config: BrokerConfig,
+    /// Keys that nobody knows.
+    pub unknown: Vec<String>,
+    /// Keys of Apache Kafka that this broker has no use for.
+    pub ignored: Vec<String>,
+    /// Whatever else the operator should read, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+pub(super) fn load(
+    file: Option<&Path>,
+    env: impl Iterator<Item = (String, String)>,
+    overrides: &[String],
+) -> Result<LoadedConfig, ConfigError> {
+    let env: Vec<(String, String)> = env.collect();
+    let mut raw = BTreeMap::new();
+    match file {
+        Some(path) => raw.extend(properties::parse(&read(path)?)),
+        None => raw.extend(properties::parse(BUILT_IN)),
+    }
+    raw.extend(environment::keys(env.iter().cloned()));
+    for text in overrides {
+        let (key, value) = text
+            .split_once('=')
+            .ok_or_else(|| ConfigError::new("--override", text.as_str(), "give it as key=value"))?;
+        raw.insert(key.trim().to_string(), value.trim().to_string());
+    }
+    let providers = Providers::of(&raw, &env);
+    let mut statics = BTreeMap::new();
+    for (key, value) in &raw {
+        statics.insert(key.clone(), providers.resolve(key, value)?);
+    }
+    let (unknown, ignored) = without_effect(&statics);
+    let warnings = warnings(&statics, &env);
+    let config = BrokerConfig::from_values(BrokerValues::new(canonical(statics)?))?;
+    Ok(LoadedConfig {
+        config,
+        unknown,
+        ignored,
+        warnings,
+    })
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read(path)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .map_err(|error| {
+            ConfigError::new(
+                "server.properties",
+                path.display().to_string(),
+                format!("cannot be read ({error}): name a file that exists, or none"),
+            )
+        })
+}
+
+/// Brings every value of a known key into its canonical form.
+fn canonical(statics: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, ConfigError> {
+    statics
+        .into_iter()
+        .map(|(name, value)| {
+            let value = parse(&name, &value)?;
+            Ok((name, value))
+        })
+        .collect()
+}
+
+/// Checks each value by its own key; dynamic ones too.
+pub(super) fn check_each(values: &BrokerValues) -> Result<(), ConfigError> {
+    let layers = [
+        values.statics(),
+        values.dynamic_defaults(),
+        values.dynamic_broker(),
+    ];
+    for (name, value) in layers.into_iter().flatten() {
+        parse(name, value)?;
+    }
+    Ok(())
+}
+
+fn parse(name: &str, value: &str) -> Result<String, ConfigError> {
+    let Some(key) = keys::broker_key(name) else {
+        return Ok(value.to_string());
+    };
+    key.parse(value).map_err(|violation| {
+        let shown = match key.is_sensitive() {
+            true => "[hidden]",
+            false => value,
+        };
+        ConfigError::new(name, shown, violation.fix)
+    })
+}
+
+/// Unknown keys, and known ones that are ignored.
+fn without_effect(statics: &BTreeMap<String, String>) -> (Vec<String>, Vec<String>) {
+    let mut unknown = Vec::new();
+    let mut ignored = Vec::new();
+    for name in statics.keys() {
+        match keys::broker_key(name) {
+            Some(key) if key.honour == Honour::Ignore => ignored.push(name.clone()),
+            Some(_) => {}
+            None if name.starts_with("zookeeper.") => ignored.push(name.clone()),
+            None if name.starts_with("listener.name.") => {
+                if !name.ends_with(".max.connections") {
+                    ignored.push(name.clone());
+                }
+            }
+            None if name.starts_with("config.providers.") => {}
+            None => unknown.push(name.clone()),
+        }
+    }
+    (unknown, ignored)
+}
+
+fn warnings(statics: &BTreeMap<String, String>, env: &[(String, String)]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if env.iter().any(|(name, _)| name.starts_with("KAFKA_JMX_")) {
+        warnings.push(
+            "KAFKA_JMX_* has no effect: metrics are served over HTTP at metrics.listeners"
+                .to_string(),
+        );
+    }
+    for class in ["authorizer.class.name", "principal.builder.class"] {
+        if statics.get(class).is_some_and(|value| !value.is_empty()) {
+            warnings.push(format!(
+                "{class} has no effect: there is no authorization yet, every client may do everything"
+            ));
+        }
+    }
+    warnings
+}

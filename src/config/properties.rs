@@ -1,0 +1,106 @@
+//! The text of a `server.properties`, as `java.util.Properties` reads it.
+
+/// Reads `key=value` lines in their order; a key that comes twice comes twice here. Comments start
+/// with `#` or `!`, a backslash at the end continues a line, `\t`, `\n`, `\uXXXX` and escaped
+/// separators are understood. Never fails: whatever stands there is a key or a value.
+pub fn parse(text: &str) -> Vec<(String, String)> {
+    let mut entries = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let line = line.trim_start_matches([' ', '\t', '\x0c']);
+        if line.is_empty() || line.starts_with(['#', '!']) {
+            continue;
+        }
+        let mut logical = line.to_string();
+        while continues(&logical) {
+            logical.pop();
+            let Some(next) = lines.next() else { break };
+            logical.push_str(next.trim_start_matches([' ', '\t', '\x0c']));
+        }
+        let (key, value) = split(&logical);
+        entries.push((unescape(key), unescape(value).trim_end().to_string()));
+    }
+    entries
+}
+
+/// An odd number of backslashes ends the line.
+fn continues(line: &str) -> bool {
+    line.bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1
+}
+
+/// Splits at the first separator that is not escaped: `=`, `:` or white space.
+fn split(line: &str) -> (&str, &str) {
+    let mut escaped = false;
+    let end = line
+        .char_indices()
+        .find(|&(_, character)| {
+            if escaped {
+                escaped = false;
+                return false;
+            }
+            escaped = character == '\\';
+            matches!(character, '=' | ':' | ' ' | '\t' | '\x0c')
+        })
+        .map_or(line.len(), |(index, _)| index);
+    let (key, rest) = line.split_at(end);
+    let rest = rest.trim_start_matches([' ', '\t', '\x0c']);
+    let value = rest.strip_prefix(['=', ':']).unwrap_or(rest);
+    (key, value.trim_start_matches([' ', '\t', '\x0c']))
+}
+
+fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character != '\\' {
+            plain.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('t') => plain.push('\t'),
+            Some('n') => plain.push('\n'),
+            Some('r') => plain.push('\r'),
+            Some('f') => plain.push('\x0c'),
+            Some('u') => {
+                let digits: String = characters.by_ref().take(4).collect();
+                let character = u32::from_str_radix(&digits, 16)
+                    .ok()
+                    .and_then(char::from_u32);
+                plain.push(character.unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            Some(other) => plain.push(other),
+            None => {}
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_java_reads() {
+        let text = "# comment\n  ! another\n\nnode.id=1\n  log.dirs = /a, \\\n    /b\nkey: value\n\
+                    spaced value here\nempty=\nlone\na\\=b=c\\:d\nunicode=\\u00e9\\t.\nnode.id=2\n\
+                    back=x\\\\\nnext=1\nurl=PLAINTEXT://:9092\ntrailing=x  \n";
+        let expected = [
+            ("node.id", "1"),
+            ("log.dirs", "/a, /b"),
+            ("key", "value"),
+            ("spaced", "value here"),
+            ("empty", ""),
+            ("lone", ""),
+            ("a=b", "c:d"),
+            ("unicode", "é\t."),
+            ("node.id", "2"),
+            ("back", "x\\"),
+            ("next", "1"),
+            ("url", "PLAINTEXT://:9092"),
+            ("trailing", "x"),
+        ];
+        let read = parse(text);
+        let read: Vec<(&str, &str)> = read.iter().map(|(k, v)| (&**k, &**v)).collect();
+        assert_eq!(read, expected);
+    }
+}
