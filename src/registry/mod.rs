@@ -1,12 +1,21 @@
 //! The strongly consistent store behind the cluster, with etcd's semantics: one revision counter,
 //! compare-and-swap transactions, leases, watches from a revision.
 
+mod embedded;
+mod etcd;
+pub mod key;
+pub mod value;
+
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+
+pub use embedded::Embedded;
+pub use etcd::{Etcd, EtcdConfig};
+pub use key::Key;
 
 /// Counts the store's writes.
 pub type Revision = i64;
@@ -21,7 +30,7 @@ pub enum RegistryError {
     /// Not answered in time or not reachable: the outcome of a write is unknown.
     #[error("the registry does not answer: {0}")]
     Unavailable(String),
-    /// The revision asked for is gone: read again from `oldest`.
+    /// The revision asked for is gone: read again, no earlier than at `oldest` (0: not known).
     #[error("compacted up to revision {oldest}")]
     Compacted { oldest: Revision },
     #[error("no such lease")]
@@ -97,7 +106,8 @@ pub trait Watch: Send {
 /// The store.
 pub trait Registry: Debug + Send + Sync {
     fn get(&self, key: &str) -> RegistryFuture<'_, Option<KeyValue>>;
-    /// Up to `limit` keys with `prefix`, from `from` (inclusive; "" = the first), at `revision` (0 = newest).
+    /// Up to `limit` (at least 1) keys with `prefix`, from `from` (inclusive; "" = the first), at
+    /// `revision` (0 = newest).
     fn range(
         &self,
         prefix: &str,
@@ -105,11 +115,15 @@ pub trait Registry: Debug + Send + Sync {
         limit: usize,
         revision: Revision,
     ) -> RegistryFuture<'_, Page>;
+    /// Applies `ops` as one revision if all of `compares` hold. No key may be written twice in it.
     fn txn(&self, compares: Vec<Compare>, ops: Vec<Op>) -> RegistryFuture<'_, TxnOutcome>;
+    /// How many compares, and how many ops, a transaction may have.
+    fn txn_ops_max(&self) -> usize;
     fn lease_grant(&self, ttl: Duration) -> RegistryFuture<'_, LeaseId>;
     fn lease_keep_alive(&self, lease: LeaseId) -> RegistryFuture<'_, ()>;
     fn lease_revoke(&self, lease: LeaseId) -> RegistryFuture<'_, ()>;
     /// All changes under `prefix` with a revision of at least `from`.
     fn watch(&self, prefix: &str, from: Revision) -> RegistryFuture<'_, Box<dyn Watch>>;
+    /// Forgets the changes up to `revision`; what was there at `revision` can still be read.
     fn compact(&self, revision: Revision) -> RegistryFuture<'_, ()>;
 }

@@ -1,0 +1,125 @@
+//! The database's file, as redb sees it.
+//!
+//! A new database is made under another name and gets its own with its first commit: until then
+//! there is nothing to lose, so none of the syncs that redb asks for while it lays out an empty
+//! database is done. A start on an empty disk costs two syncs (the commit, the directory), every later
+//! transaction one, and one more each time that the file doubles.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use redb::StorageBackend;
+
+/// The open file, shared with redb.
+#[derive(Debug, Clone)]
+pub(super) struct DatabaseFile(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    file: File,
+    path: PathBuf,
+    /// Nothing was committed to it yet.
+    new: AtomicBool,
+    /// Found under its own name, or has got it.
+    named: AtomicBool,
+    syncs: AtomicU64,
+}
+
+impl DatabaseFile {
+    /// Opens the file at `path`, or begins a new one. Fails with `WouldBlock` where another process
+    /// has it open.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let (file, new) = match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => (file, false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .create(true)
+                    .truncate(false)
+                    .open(unfinished(path))?;
+                (file, true)
+            }
+            Err(error) => return Err(error),
+        };
+        file.try_lock()?;
+        if new {
+            file.set_len(0)?; // what a start that never got to its first commit left
+        }
+        Ok(Self(Arc::new(Inner {
+            file,
+            path: path.to_owned(),
+            new: AtomicBool::new(new),
+            named: AtomicBool::new(!new),
+            syncs: AtomicU64::new(0),
+        })))
+    }
+
+    /// From now on what redb asks for is done. To be called before a commit.
+    pub(super) fn begin_syncing(&self) {
+        self.0.new.store(false, Ordering::Relaxed);
+    }
+
+    /// Gives a new file its name, durably. To be called after a commit.
+    pub(super) fn name(&self) -> io::Result<()> {
+        if self.0.named.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match std::fs::rename(unfinished(&self.0.path), &self.0.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.0.path.exists() => {}
+            renamed => renamed?, // found renamed: the directory's sync failed the last time
+        }
+        let directory = match self.0.path.parent() {
+            Some(directory) if !directory.as_os_str().is_empty() => directory,
+            _ => Path::new("."),
+        };
+        self.0.syncs.fetch_add(1, Ordering::Relaxed);
+        File::open(directory)?.sync_all()?;
+        self.0.named.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether nothing was committed to it yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.0.new.load(Ordering::Relaxed)
+    }
+
+    /// How often the disk was asked to sync.
+    pub(super) fn syncs(&self) -> u64 {
+        self.0.syncs.load(Ordering::Relaxed)
+    }
+}
+
+fn unfinished(path: &Path) -> PathBuf {
+    path.with_extension("redb.new")
+}
+
+impl StorageBackend for DatabaseFile {
+    fn len(&self) -> Result<u64, io::Error> {
+        Ok(self.0.file.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
+        self.0.file.read_exact_at(out, offset)
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        self.0.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> Result<(), io::Error> {
+        if self.is_new() {
+            return Ok(());
+        }
+        self.0.syncs.fetch_add(1, Ordering::Relaxed);
+        self.0.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        self.0.file.write_all_at(data, offset)
+    }
+}
