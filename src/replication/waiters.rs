@@ -1,0 +1,150 @@
+//! Who waits for a partition to get further. Pure.
+//!
+//! A waiter names the bound that it waits for and the offset that the bound has to reach; it is
+//! looked at when *that* bound advances, and not at any other time.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use crate::types::Offset;
+
+/// Up to where a reader may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FetchBound {
+    LogEnd,
+    HighWatermark,
+    LastStable,
+}
+
+/// Names one waiter; unique in its partition.
+pub(crate) type Ticket = u64;
+
+/// Everything parked on one partition. Empty, it holds no memory.
+#[derive(Debug)]
+pub(crate) struct Waiters<T> {
+    by_bound: BTreeMap<(FetchBound, Offset, Ticket), T>,
+}
+
+impl<T> Waiters<T> {
+    pub(crate) fn new() -> Self {
+        Self { by_bound: BTreeMap::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_bound.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_bound.is_empty()
+    }
+
+    /// Parks until `bound` has reached `offset`.
+    pub(crate) fn park(&mut self, bound: FetchBound, offset: Offset, ticket: Ticket, waiter: T) {
+        self.by_bound.insert((bound, offset, ticket), waiter);
+    }
+
+    /// Forgets a waiter that was parked with exactly these.
+    pub(crate) fn cancel(
+        &mut self,
+        bound: FetchBound,
+        offset: Offset,
+        ticket: Ticket,
+    ) -> Option<T> {
+        self.by_bound.remove(&(bound, offset, ticket))
+    }
+
+    /// Forgets a waiter whose offset the caller does not know; walks all of them.
+    pub(crate) fn cancel_ticket(&mut self, ticket: Ticket) -> Option<T> {
+        let key = *self.by_bound.keys().find(|(_, _, parked)| *parked == ticket)?;
+        self.by_bound.remove(&key)
+    }
+
+    /// `bound` has reached `to`: takes every waiter that waited for no more than that and that
+    /// `is_satisfied` says is. One that wants more stays, and is asked again at the next advance.
+    pub(crate) fn advance(
+        &mut self,
+        bound: FetchBound,
+        to: Offset,
+        woken: &mut Vec<T>,
+        mut is_satisfied: impl FnMut(&mut T) -> bool,
+    ) {
+        let reached = Self::reached(bound, to);
+        if self.by_bound.range(reached.clone()).next().is_none() {
+            return;
+        }
+        woken.extend(
+            self.by_bound
+                .extract_if(reached, |_, waiter| is_satisfied(waiter))
+                .map(|(_, waiter)| waiter),
+        );
+    }
+
+    /// Takes all: the partition went away, moved, or broke.
+    pub(crate) fn drain(&mut self) -> Vec<T> {
+        std::mem::take(&mut self.by_bound).into_values().collect()
+    }
+
+    fn reached(bound: FetchBound, to: Offset) -> RangeInclusive<(FetchBound, Offset, Ticket)> {
+        (bound, Offset::MIN, Ticket::MIN)..=(bound, to, Ticket::MAX)
+    }
+}
+
+impl<T> Default for Waiters<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advance(waiters: &mut Waiters<&'static str>, bound: FetchBound, to: Offset) -> Vec<&'static str> {
+        let mut woken = Vec::new();
+        waiters.advance(bound, to, &mut woken, |_| true);
+        woken
+    }
+
+    #[test]
+    fn only_the_bound_that_advanced_wakes_and_only_as_far_as_it_went() {
+        let mut waiters = Waiters::new();
+        waiters.park(FetchBound::HighWatermark, 5, 1, "produce to 5");
+        waiters.park(FetchBound::HighWatermark, 9, 2, "produce to 9");
+        waiters.park(FetchBound::LogEnd, 5, 3, "follower");
+        waiters.park(FetchBound::LastStable, 5, 4, "read_committed");
+        assert!(advance(&mut waiters, FetchBound::HighWatermark, 4).is_empty());
+        assert_eq!(advance(&mut waiters, FetchBound::HighWatermark, 8), ["produce to 5"]);
+        assert_eq!(advance(&mut waiters, FetchBound::LogEnd, 100), ["follower"]);
+        assert_eq!(waiters.len(), 2);
+        assert_eq!(waiters.drain(), ["produce to 9", "read_committed"]);
+        assert!(waiters.is_empty());
+    }
+
+    #[test]
+    fn a_waiter_that_wants_more_is_asked_at_every_advance() {
+        let mut waiters = Waiters::new();
+        waiters.park(FetchBound::HighWatermark, 1, 7, 0u32);
+        let mut woken = Vec::new();
+        for to in 1..=3 {
+            waiters.advance(FetchBound::HighWatermark, to, &mut woken, |asked| {
+                *asked += 1;
+                *asked == 3
+            });
+        }
+        assert_eq!(woken, [3]);
+        assert!(waiters.is_empty());
+    }
+
+    #[test]
+    fn a_cancelled_waiter_is_not_woken() {
+        let mut waiters = Waiters::new();
+        waiters.park(FetchBound::HighWatermark, 5, 1, "a");
+        waiters.park(FetchBound::HighWatermark, 5, 2, "b");
+        waiters.park(FetchBound::HighWatermark, 5, 3, "c");
+        assert_eq!(waiters.cancel(FetchBound::HighWatermark, 5, 2), Some("b"));
+        assert_eq!(waiters.cancel(FetchBound::HighWatermark, 5, 2), None);
+        assert_eq!(waiters.cancel_ticket(3), Some("c"));
+        assert_eq!(waiters.cancel_ticket(3), None);
+        assert_eq!(advance(&mut waiters, FetchBound::HighWatermark, 5), ["a"]);
+    }
+}
