@@ -1,7 +1,21 @@
 //! One replica of one partition, and all of them. The only writers of the logs.
 
+mod append;
+mod fetch;
 mod partition;
+mod read;
 mod replicas;
+mod waiters;
+mod watermark;
 
-pub use partition::{Acks, AppendFailure, AppendOptions, FetchBound, Partition, PartitionRead};
+pub use append::{Acks, AppendFailure, AppendOptions, PendingAppend};
+pub use fetch::{FetchLimits, FetchSource, FetchTarget, Fetched, fetch};
+pub use partition::Partition;
+pub use read::{OffsetQuery, PartitionRead, ReadRequest};
 pub use replicas::Replicas;
+pub use waiters::FetchBound;
+
+// What the log tells, for those above who do not know it.
+pub use crate::log::{
+    Appended, FileRange, LogDirDescription, LogSlice, ProducerView, TimestampOffset,
+};

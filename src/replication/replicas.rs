@@ -1,30 +1,230 @@
-//! All partitions on this broker.
+//! All partitions on this broker; follows the metadata image.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Partition;
-use crate::types::{ErrorCode, PartitionId, TopicId};
+use parking_lot::RwLock;
 
-/// All partitions on this broker; follows the metadata image.
+use super::partition::{Partition, Shared, lane};
+use crate::log::{FlushListener, LogDirDescription, LogManager};
+use crate::metadata::{Image, ImageListener, Topic};
+use crate::time::Clock;
+use crate::types::{BrokerId, ErrorCode, Offset, PartitionId, TopicId, TopicName, TopicPartition};
+
+/// All partitions on this broker.
 #[derive(Debug)]
-pub struct Replicas {}
+pub struct Replicas {
+    shared: Arc<Shared>,
+    topics: RwLock<Topics>,
+}
 
-#[allow(unused_variables)]
+#[derive(Debug, Default)]
+struct Topics {
+    by_name: HashMap<TopicName, Arc<HostedTopic>>,
+    by_id: HashMap<TopicId, Arc<HostedTopic>>,
+}
+
+/// A topic with its partitions by index; `None` where this broker has no replica.
+#[derive(Debug)]
+struct HostedTopic {
+    id: TopicId,
+    partitions: Vec<Option<Arc<Partition>>>,
+}
+
+impl HostedTopic {
+    /// UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+    fn partition(&self, index: PartitionId) -> Result<&Arc<Partition>, ErrorCode> {
+        usize::try_from(index)
+            .ok()
+            .and_then(|index| self.partitions.get(index))
+            .ok_or(ErrorCode::UnknownTopicOrPartition)?
+            .as_ref()
+            .ok_or(ErrorCode::NotLeaderOrFollower)
+    }
+}
+
 impl Replicas {
-    /// UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+    /// Knows no partition until it hears of an image: add it to the metadata cache as a listener, and
+    /// to the log manager as its flush listener.
+    pub fn new(node_id: BrokerId, logs: Arc<LogManager>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            shared: Arc::new(Shared::new(node_id, logs, clock)),
+            topics: RwLock::default(),
+        }
+    }
+
+    /// UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where this broker has no replica.
     pub fn partition(
         &self,
         topic: &str,
         partition: PartitionId,
     ) -> Result<Arc<Partition>, ErrorCode> {
-        unimplemented!()
+        let topics = self.topics.read();
+        let topic = topics
+            .by_name
+            .get(topic)
+            .ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        topic.partition(partition).map(Arc::clone)
     }
-    /// UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+
+    /// UNKNOWN_TOPIC_ID; UNKNOWN_TOPIC_OR_PARTITION for an index that the topic does not have;
+    /// NOT_LEADER_OR_FOLLOWER where this broker has no replica.
     pub fn partition_by_id(
         &self,
         topic: TopicId,
         partition: PartitionId,
     ) -> Result<Arc<Partition>, ErrorCode> {
-        unimplemented!()
+        let topics = self.topics.read();
+        let topic = topics.by_id.get(&topic).ok_or(ErrorCode::UnknownTopicId)?;
+        topic.partition(partition).map(Arc::clone)
+    }
+
+    /// The name of a topic that has replicas here.
+    pub fn topic_name(&self, id: TopicId) -> Option<TopicName> {
+        let topics = self.topics.read();
+        let partition = topics.by_id.get(&id)?.partitions.iter().flatten().next()?;
+        Some(Arc::clone(&partition.topic_partition().topic))
+    }
+
+    /// Every partition, in no order.
+    pub fn partitions(&self) -> Vec<Arc<Partition>> {
+        let topics = self.topics.read();
+        let all = topics.by_name.values().flat_map(|topic| &topic.partitions);
+        all.flatten().cloned().collect()
+    }
+
+    /// The log directories with the partitions that have files in them. Blocks on the disk.
+    pub fn describe_log_dirs(&self) -> Vec<LogDirDescription> {
+        self.shared.logs.describe()
+    }
+
+    /// Puts aside what lies in the log directories but belongs to no topic of the registry. Called once,
+    /// when the first image is complete. Blocks on the disk.
+    pub fn remove_strays(&self, image: &Image) {
+        let mut strays = Vec::new();
+        for (partition, topic_id) in self.shared.logs.on_disk() {
+            let known = image.topics.get(&partition.topic).is_some_and(|topic| {
+                topic_id.is_none_or(|id| id == topic.id)
+                    && usize::try_from(partition.partition)
+                        .is_ok_and(|index| index < topic.partitions.len())
+            });
+            if known {
+                continue;
+            }
+            match self.shared.logs.delete(&partition) {
+                Ok(()) => strays.push(partition.to_string()),
+                Err(error) => {
+                    tracing::warn!(%partition, %error, "put a stray partition aside");
+                }
+            }
+        }
+        if !strays.is_empty() {
+            let count = strays.len();
+            strays.truncate(20);
+            tracing::warn!(count, partitions = ?strays, "put stray partitions aside: no topic of the registry has them");
+        }
+    }
+
+    fn host(&self, topic: &Topic, before: Option<&HostedTopic>) -> HostedTopic {
+        let node_id = self.shared.node_id;
+        let partitions = topic.partitions.iter().enumerate().map(|(index, role)| {
+            if !role.replicas.contains(&node_id) {
+                return None;
+            }
+            let known = before
+                .and_then(|before| before.partitions.get(index))
+                .and_then(Option::as_ref);
+            if let Some(partition) = known {
+                partition.set_role(Arc::clone(role), Arc::clone(&topic.config));
+                return Some(Arc::clone(partition));
+            }
+            let index = PartitionId::try_from(index).ok()?;
+            Some(Arc::new(Partition::new(
+                TopicPartition::new(Arc::clone(&topic.name), index),
+                topic.id,
+                Arc::clone(&self.shared),
+                Arc::clone(&topic.config),
+                Arc::clone(role),
+            )))
+        });
+        HostedTopic {
+            id: topic.id,
+            partitions: partitions.collect(),
+        }
+    }
+
+    /// Those who wait hear of it, and the log is deleted behind whatever is on its lane.
+    fn remove(&self, partition: &Arc<Partition>) {
+        partition.remove();
+        let logs = Arc::clone(&self.shared.logs);
+        let topic_partition = partition.topic_partition().clone();
+        let executor = logs.executor(&topic_partition);
+        let job = move || {
+            if let Err(error) = logs.delete(&topic_partition) {
+                tracing::error!(partition = %topic_partition, %error, "delete the log");
+            }
+        };
+        executor.submit(lane(partition.topic_partition()), Box::new(job));
+    }
+
+    fn find(&self, partition: &TopicPartition) -> Option<Arc<Partition>> {
+        self.partition(&partition.topic, partition.partition).ok()
+    }
+}
+
+impl ImageListener for Replicas {
+    fn image_changed(&self, old: &Image, new: &Arc<Image>) {
+        // Partitions of the old topics that no longer are; the map is changed first, so that nobody
+        // finds a partition that is on its way out.
+        let mut removed = Vec::new();
+        {
+            let mut topics = self.topics.write();
+            for (name, topic) in &old.topics {
+                let gone = new.topics.get(name).is_none_or(|now| now.id != topic.id);
+                if gone && let Some(hosted) = topics.by_name.remove(name) {
+                    topics.by_id.remove(&hosted.id);
+                    removed.extend(hosted.partitions.iter().flatten().cloned());
+                }
+            }
+            for (name, topic) in &new.topics {
+                if old
+                    .topics
+                    .get(name)
+                    .is_some_and(|before| Arc::ptr_eq(before, topic))
+                {
+                    continue;
+                }
+                let before = topics.by_name.remove(name);
+                let hosted = Arc::new(self.host(topic, before.as_deref()));
+                if let Some(before) = before {
+                    let kept = |index| matches!(hosted.partitions.get(index), Some(Some(_)));
+                    let gone = before.partitions.iter().enumerate();
+                    removed.extend(gone.filter_map(|(index, partition)| {
+                        partition.clone().filter(|_| !kept(index))
+                    }));
+                }
+                topics.by_id.insert(topic.id, Arc::clone(&hosted));
+                topics.by_name.insert(Arc::clone(name), hosted);
+            }
+        }
+        for partition in &removed {
+            self.remove(partition);
+        }
+    }
+}
+
+impl FlushListener for Replicas {
+    fn flushed(&self, partition: &TopicPartition, _flushed_offset: Offset) {
+        if let Some(partition) = self.find(partition) {
+            partition.advance();
+        }
+    }
+
+    fn directory_failed(&self, partitions: &[TopicPartition]) {
+        for partition in partitions {
+            if let Some(partition) = self.find(partition) {
+                partition.take_offline();
+            }
+        }
     }
 }

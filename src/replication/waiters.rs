@@ -27,15 +27,9 @@ pub(crate) struct Waiters<T> {
 
 impl<T> Waiters<T> {
     pub(crate) fn new() -> Self {
-        Self { by_bound: BTreeMap::new() }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.by_bound.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_bound.is_empty()
+        Self {
+            by_bound: BTreeMap::new(),
+        }
     }
 
     /// Parks until `bound` has reached `offset`.
@@ -55,7 +49,10 @@ impl<T> Waiters<T> {
 
     /// Forgets a waiter whose offset the caller does not know; walks all of them.
     pub(crate) fn cancel_ticket(&mut self, ticket: Ticket) -> Option<T> {
-        let key = *self.by_bound.keys().find(|(_, _, parked)| *parked == ticket)?;
+        let key = *self
+            .by_bound
+            .keys()
+            .find(|(_, _, parked)| *parked == ticket)?;
         self.by_bound.remove(&key)
     }
 
@@ -84,6 +81,14 @@ impl<T> Waiters<T> {
         std::mem::take(&mut self.by_bound).into_values().collect()
     }
 
+    /// Takes those that `matches` says, wherever the bounds are.
+    pub(crate) fn take(&mut self, mut matches: impl FnMut(&T) -> bool) -> Vec<T> {
+        self.by_bound
+            .extract_if(.., |_, waiter| matches(waiter))
+            .map(|(_, waiter)| waiter)
+            .collect()
+    }
+
     fn reached(bound: FetchBound, to: Offset) -> RangeInclusive<(FetchBound, Offset, Ticket)> {
         (bound, Offset::MIN, Ticket::MIN)..=(bound, to, Ticket::MAX)
     }
@@ -99,7 +104,11 @@ impl<T> Default for Waiters<T> {
 mod tests {
     use super::*;
 
-    fn advance(waiters: &mut Waiters<&'static str>, bound: FetchBound, to: Offset) -> Vec<&'static str> {
+    fn advance(
+        waiters: &mut Waiters<&'static str>,
+        bound: FetchBound,
+        to: Offset,
+    ) -> Vec<&'static str> {
         let mut woken = Vec::new();
         waiters.advance(bound, to, &mut woken, |_| true);
         woken
@@ -113,11 +122,13 @@ mod tests {
         waiters.park(FetchBound::LogEnd, 5, 3, "follower");
         waiters.park(FetchBound::LastStable, 5, 4, "read_committed");
         assert!(advance(&mut waiters, FetchBound::HighWatermark, 4).is_empty());
-        assert_eq!(advance(&mut waiters, FetchBound::HighWatermark, 8), ["produce to 5"]);
+        assert_eq!(
+            advance(&mut waiters, FetchBound::HighWatermark, 8),
+            ["produce to 5"]
+        );
         assert_eq!(advance(&mut waiters, FetchBound::LogEnd, 100), ["follower"]);
-        assert_eq!(waiters.len(), 2);
         assert_eq!(waiters.drain(), ["produce to 9", "read_committed"]);
-        assert!(waiters.is_empty());
+        assert!(waiters.drain().is_empty());
     }
 
     #[test]
@@ -132,7 +143,7 @@ mod tests {
             });
         }
         assert_eq!(woken, [3]);
-        assert!(waiters.is_empty());
+        assert!(waiters.drain().is_empty());
     }
 
     #[test]

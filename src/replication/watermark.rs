@@ -51,7 +51,10 @@ pub(crate) fn high_watermark(
             position.log_end
         }
     };
-    isr.iter().map(kept).min().map_or(current, |lowest| lowest.max(current))
+    isr.iter()
+        .map(kept)
+        .min()
+        .map_or(current, |lowest| lowest.max(current))
 }
 
 #[cfg(test)]
@@ -88,6 +91,9 @@ mod tests {
         let rule = WatermarkRule::new(1, 2, 3);
         assert_eq!(high_watermark(3, &[at(10, 10)], rule), 3);
         // With fewer replicas than min.insync.replicas asks for, all of them are enough.
-        assert_eq!(high_watermark(3, &[at(10, 10)], WatermarkRule::new(1, 2, 1)), 10);
+        assert_eq!(
+            high_watermark(3, &[at(10, 10)], WatermarkRule::new(1, 2, 1)),
+            10
+        );
     }
 }

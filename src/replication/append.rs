@@ -1,0 +1,296 @@
+//! Appending to a partition that is led here.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use super::partition::{OpenPartition, Partition};
+use super::waiters::Ticket;
+use crate::config::TopicConfig;
+use crate::log::{AppendError, Appended};
+use crate::record::{InvalidBatch, ValidBatch, ValidationRules, validate};
+use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, NO_OFFSET, Offset};
+
+/// What a producer waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acks {
+    None,
+    Leader,
+    All,
+}
+
+/// How records are appended.
+#[derive(Debug, Clone, Copy)]
+pub struct AppendOptions {
+    pub acks: Acks,
+    /// Version of the Produce request; `i16::MAX` for appends of the broker itself.
+    pub produce_version: i16,
+    /// The broker's own records: the internal topics may be written, control batches are allowed.
+    pub internal: bool,
+}
+
+/// Why nothing was appended, as Produce answers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppendFailure {
+    pub error: ErrorCode,
+    pub message: Option<String>,
+    pub record_errors: Vec<(i32, Option<String>)>,
+    pub log_start_offset: Offset,
+}
+
+impl From<ErrorCode> for AppendFailure {
+    fn from(error: ErrorCode) -> Self {
+        Self {
+            error,
+            message: None,
+            record_errors: Vec::new(),
+            log_start_offset: NO_OFFSET,
+        }
+    }
+}
+
+/// When an append is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// The batch is in the log.
+    Appended,
+    /// The high watermark has passed the batch. A duplicate waits for that of its first write.
+    Committed,
+}
+
+/// Compressed batches above this are checked on the partition's lane: inflating a megabyte on a
+/// runtime thread would hold up every connection that it serves.
+const INLINE_COMPRESSED_BYTES_MAX: usize = 128 << 10;
+
+/// A batch to be appended, checked already or to be checked first.
+#[derive(Debug)]
+enum Candidate {
+    Valid(ValidBatch),
+    Unchecked(Bytes),
+}
+
+impl Partition {
+    /// Validates and appends one batch. The order of appends is the order of calls, not of polls.
+    /// Resolves when the batch is in the log (not yet acknowledged).
+    pub fn append(
+        self: &Arc<Self>,
+        records: Bytes,
+        options: AppendOptions,
+    ) -> BoxFuture<'static, Result<Appended, AppendFailure>> {
+        Box::pin(self.enqueue(records, options, Until::Appended))
+    }
+
+    /// Like [`Self::append`], but resolves when the batch is acknowledged as `options.acks` demands:
+    /// for `All` when the high watermark has passed it. Has no deadline; the caller brings it.
+    pub fn produce(self: &Arc<Self>, records: Bytes, options: AppendOptions) -> PendingAppend {
+        let until = match options.acks {
+            Acks::None | Acks::Leader => Until::Appended,
+            Acks::All => Until::Committed,
+        };
+        self.enqueue(records, options, until)
+    }
+
+    fn enqueue(
+        self: &Arc<Self>,
+        records: Bytes,
+        options: AppendOptions,
+        until: Until,
+    ) -> PendingAppend {
+        let candidate = match self.admit(records, options) {
+            Ok(candidate) => candidate,
+            Err(failure) => return PendingAppend::failed(failure),
+        };
+        let (reply, answer) = oneshot::channel();
+        let ticket = self.shared.ticket();
+        self.on_lane(move |partition| {
+            let appended = partition
+                .open_here()
+                .map_err(AppendFailure::from)
+                .and_then(|log| OpenPartition { partition, log }.append(candidate, options));
+            match appended {
+                Ok(appended) if until == Until::Committed => {
+                    partition.answer_when_committed(appended, ticket, reply);
+                }
+                // A closed connection does not listen.
+                outcome => drop(reply.send(outcome)),
+            }
+        });
+        PendingAppend {
+            state: Pending::Waiting {
+                answer,
+                ticket,
+                partition: (until == Until::Committed).then(|| Arc::clone(self)),
+            },
+        }
+    }
+
+    /// What can be refused without the log.
+    fn admit(&self, records: Bytes, options: AppendOptions) -> Result<Candidate, AppendFailure> {
+        let config = self.check_may_append(options)?.0;
+        if is_compressed(&records) && records.len() > INLINE_COMPRESSED_BYTES_MAX {
+            return Ok(Candidate::Unchecked(records));
+        }
+        self.check(&records, &config, options).map(Candidate::Valid)
+    }
+
+    fn check_may_append(
+        &self,
+        options: AppendOptions,
+    ) -> Result<(Arc<TopicConfig>, LeaderEpoch), AppendFailure> {
+        let state = self.state.lock();
+        state.check_leader(self.shared.node_id, NO_EPOCH)?;
+        if options.acks == Acks::All {
+            let asked = usize::try_from(state.config.min_insync_replicas).unwrap_or(0);
+            if state.role.isr.len() < asked.min(state.role.replicas.len()) {
+                return Err(ErrorCode::NotEnoughReplicas.into());
+            }
+        }
+        Ok((Arc::clone(&state.config), state.role.leader_epoch))
+    }
+
+    fn check(
+        &self,
+        records: &Bytes,
+        config: &TopicConfig,
+        options: AppendOptions,
+    ) -> Result<ValidBatch, AppendFailure> {
+        let rules = ValidationRules {
+            topic: config,
+            now_ms: self.shared.clock.wall_ms(),
+            produce_version: options.produce_version,
+        };
+        validate(records, &rules).map_err(|refused| self.refused(refused))
+    }
+
+    fn refused(&self, refused: InvalidBatch) -> AppendFailure {
+        // Kafka names the log start for faults of records, not for batches that it cannot read.
+        let log_start_offset = match refused.error {
+            ErrorCode::InvalidRecord | ErrorCode::InvalidTimestamp
+                if !refused.record_errors.is_empty() =>
+            {
+                self.log_offsets().map_or(0, |(start, _)| start)
+            }
+            _ => NO_OFFSET,
+        };
+        AppendFailure {
+            error: refused.error,
+            message: refused.message,
+            record_errors: refused.record_errors,
+            log_start_offset,
+        }
+    }
+}
+
+impl OpenPartition<'_> {
+    fn append(
+        &self,
+        candidate: Candidate,
+        options: AppendOptions,
+    ) -> Result<Appended, AppendFailure> {
+        let partition = self.partition;
+        // Again: deletion and a change of leader may have come between the call and the lane.
+        let (config, leader_epoch) = partition.check_may_append(options)?;
+        let batch = match candidate {
+            Candidate::Valid(batch) => batch,
+            Candidate::Unchecked(records) => partition.check(&records, &config, options)?,
+        };
+        let now_ms = partition.shared.clock.wall_ms();
+        match self.log.append(batch, leader_epoch, now_ms) {
+            Ok(appended) => {
+                if !appended.duplicate {
+                    partition.advance();
+                }
+                Ok(appended)
+            }
+            Err(AppendError::Log(error)) => {
+                Err(partition.storage_error("append to the log", &error).into())
+            }
+            Err(AppendError::Refused(refused)) => Err(AppendFailure {
+                log_start_offset: match refused.code {
+                    ErrorCode::RecordListTooLarge | ErrorCode::KafkaStorageError => NO_OFFSET,
+                    _ => self.log.log_start_offset(),
+                },
+                error: refused.code,
+                message: refused.message,
+                record_errors: Vec::new(),
+            }),
+        }
+    }
+}
+
+/// Bits 0–2 of the attributes, which stand at byte 21 of a batch.
+fn is_compressed(records: &[u8]) -> bool {
+    records.get(22).is_some_and(|low| low & 0x07 != 0)
+}
+
+/// An append on its way. Dropping it does not undo the append.
+#[derive(Debug)]
+pub struct PendingAppend {
+    state: Pending,
+}
+
+#[derive(Debug)]
+enum Pending {
+    Done(Option<AppendFailure>),
+    Waiting {
+        answer: oneshot::Receiver<Result<Appended, AppendFailure>>,
+        ticket: Ticket,
+        /// Where it may be parked, to be forgotten when nobody waits any more.
+        partition: Option<Arc<Partition>>,
+    },
+}
+
+impl PendingAppend {
+    fn failed(failure: AppendFailure) -> Self {
+        Self {
+            state: Pending::Done(Some(failure)),
+        }
+    }
+
+    pub(super) fn ticket(&self) -> Ticket {
+        match &self.state {
+            Pending::Done(_) => Ticket::MAX,
+            Pending::Waiting { ticket, .. } => *ticket,
+        }
+    }
+}
+
+impl Future for PendingAppend {
+    type Output = Result<Appended, AppendFailure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = match &mut self.state {
+            Pending::Done(failure) => Err(failure
+                .take()
+                .unwrap_or_else(|| ErrorCode::UnknownServerError.into())),
+            Pending::Waiting { answer, .. } => match Pin::new(answer).poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(outcome)) => outcome,
+                // The lane dropped the job: its directory is gone.
+                Poll::Ready(Err(_)) => Err(ErrorCode::KafkaStorageError.into()),
+            },
+        };
+        self.state = Pending::Done(None);
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for PendingAppend {
+    fn drop(&mut self) {
+        if let Pending::Waiting {
+            answer, partition, ..
+        } = &mut self.state
+        {
+            // First closed, then forgotten: the lane parks nobody that is closed.
+            answer.close();
+            if let Some(partition) = partition.take() {
+                partition.forget(self);
+            }
+        }
+    }
+}

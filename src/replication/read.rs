@@ -1,0 +1,285 @@
+//! Reading from a partition, and questions about its offsets.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::partition::{OpenPartition, Partition};
+use super::waiters::FetchBound;
+use crate::log::{LogRead, LogSlice, ProducerView, TimestampOffset};
+use crate::types::{
+    ErrorCode, LeaderEpoch, NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs,
+};
+
+/// What a fetch of one partition found.
+#[derive(Debug, Clone)]
+pub struct PartitionRead {
+    pub slice: LogSlice,
+    pub bytes: usize,
+    pub high_watermark: Offset,
+    pub last_stable_offset: Offset,
+    pub log_start_offset: Offset,
+}
+
+/// What is asked of one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadRequest {
+    pub offset: Offset,
+    pub bytes_max: usize,
+    pub bound: FetchBound,
+    /// The first batch is returned however large it is (KIP-74).
+    pub at_least_one: bool,
+    /// −1: not checked.
+    pub current_leader_epoch: LeaderEpoch,
+}
+
+/// What ListOffsets asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OffsetQuery {
+    Earliest,
+    /// The end of what readers with this bound may see.
+    Latest(FetchBound),
+    /// The record with the largest timestamp.
+    MaxTimestamp,
+    /// The first record at or after this time.
+    Timestamp(TimestampMs),
+}
+
+/// "There is none", as ListOffsets answers it.
+const NO_SUCH_OFFSET: TimestampOffset = TimestampOffset {
+    timestamp: NO_TIMESTAMP,
+    offset: NO_OFFSET,
+    leader_epoch: NO_EPOCH,
+};
+
+/// Where the bounds stand at one moment.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    high_watermark: Offset,
+    /// The one that the request reads up to.
+    readable_end: Offset,
+}
+
+impl Partition {
+    /// Reads whole batches from the one that holds `offset`.
+    pub fn read(
+        self: &Arc<Self>,
+        offset: Offset,
+        bytes_max: usize,
+        bound: FetchBound,
+        at_least_one: bool,
+    ) -> BoxFuture<'static, Result<PartitionRead, ErrorCode>> {
+        let request = ReadRequest {
+            offset,
+            bytes_max,
+            bound,
+            at_least_one,
+            current_leader_epoch: NO_EPOCH,
+        };
+        match self.read_now(request) {
+            Some(read) => Box::pin(std::future::ready(read)),
+            None => self.read_on_lane(request),
+        }
+    }
+
+    /// The same, if it can be answered without touching the disk.
+    pub(super) fn read_now(
+        &self,
+        request: ReadRequest,
+    ) -> Option<Result<PartitionRead, ErrorCode>> {
+        let bounds = match self.bounds(request) {
+            Ok(bounds) => bounds,
+            Err(error) => return Some(Err(error)),
+        };
+        let log = self.opened_log()?;
+        let (start, end) = (log.log_start_offset(), log.log_end_offset());
+        if request.offset < start || request.offset > end {
+            return Some(Err(ErrorCode::OffsetOutOfRange));
+        }
+        let nothing_asked = request.bytes_max == 0 && !request.at_least_one;
+        let read = if request.offset >= bounds.readable_end || nothing_asked {
+            nothing()
+        } else {
+            log.read_cached(
+                request.offset,
+                request.bytes_max,
+                bounds.readable_end,
+                request.at_least_one,
+            )?
+        };
+        Some(Ok(partition_read(read, bounds, start)))
+    }
+
+    /// Reads on the partition's lane, opening the log first if need be.
+    pub(super) fn read_on_lane(
+        self: &Arc<Self>,
+        request: ReadRequest,
+    ) -> BoxFuture<'static, Result<PartitionRead, ErrorCode>> {
+        self.on_log(move |open| open.read(request))
+    }
+
+    fn bounds(&self, request: ReadRequest) -> Result<Bounds, ErrorCode> {
+        let state = self.state.lock();
+        state.check_leader(self.shared.node_id, request.current_leader_epoch)?;
+        Ok(Bounds {
+            high_watermark: state.high_watermark,
+            readable_end: state.bound(request.bound),
+        })
+    }
+
+    /// Answers ListOffsets; `bound` is what the asker may see.
+    pub fn offset_for(
+        self: &Arc<Self>,
+        query: OffsetQuery,
+        bound: FetchBound,
+        current_leader_epoch: LeaderEpoch,
+    ) -> BoxFuture<'static, Result<TimestampOffset, ErrorCode>> {
+        if let Err(error) = self.check_leader(current_leader_epoch) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        if self.opened_log().is_some()
+            && let OffsetQuery::Latest(latest) = query
+        {
+            return Box::pin(std::future::ready(Ok(self.latest(latest))));
+        }
+        self.on_log(move |open| open.offset_for(query, bound))
+    }
+
+    fn latest(&self, bound: FetchBound) -> TimestampOffset {
+        let state = self.state.lock();
+        TimestampOffset {
+            timestamp: NO_TIMESTAMP,
+            offset: state.bound(bound),
+            leader_epoch: state.role.leader_epoch,
+        }
+    }
+
+    /// Answers OffsetForLeaderEpoch: the largest epoch up to `epoch` and where it ends, or (−1, −1).
+    pub fn end_offset_for_epoch(
+        self: &Arc<Self>,
+        epoch: LeaderEpoch,
+        current_leader_epoch: LeaderEpoch,
+    ) -> BoxFuture<'static, Result<(LeaderEpoch, Offset), ErrorCode>> {
+        if let Err(error) = self.check_leader(current_leader_epoch) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.on_log(move |open| {
+            let current = open.partition.leader_epoch();
+            if epoch == current {
+                // A leader's own epoch begins before its first record.
+                return Ok((current, open.log.log_end_offset()));
+            }
+            let known = if epoch < 0 || epoch > current {
+                None
+            } else {
+                open.log.end_offset_for_epoch(epoch)
+            };
+            Ok(known.unwrap_or((NO_EPOCH, NO_OFFSET)))
+        })
+    }
+
+    /// Moves the log start to `offset` (−1: the high watermark), durably; answers the new log start.
+    /// OFFSET_OUT_OF_RANGE beyond the high watermark.
+    pub fn delete_records(
+        self: &Arc<Self>,
+        offset: Offset,
+    ) -> BoxFuture<'static, Result<Offset, ErrorCode>> {
+        if let Err(error) = self.check_leader(NO_EPOCH) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.on_log(move |open| {
+            let high_watermark = open.partition.high_watermark();
+            let to = if offset == -1 { high_watermark } else { offset };
+            if to < 0 || to > high_watermark {
+                return Err(ErrorCode::OffsetOutOfRange);
+            }
+            if to <= open.log.log_start_offset() {
+                return Ok(open.log.log_start_offset());
+            }
+            let moved = open.log.advance_log_start_offset(to);
+            moved.map_err(|error| open.partition.storage_error("delete records", &error))
+        })
+    }
+
+    /// The producers that the partition knows.
+    pub fn producers(self: &Arc<Self>) -> BoxFuture<'static, Result<Vec<ProducerView>, ErrorCode>> {
+        if let Err(error) = self.check_leader(NO_EPOCH) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.on_log(|open| Ok(open.log.producers()))
+    }
+}
+
+impl OpenPartition<'_> {
+    fn read(&self, request: ReadRequest) -> Result<PartitionRead, ErrorCode> {
+        let bounds = self.partition.bounds(request)?;
+        let start = self.log.log_start_offset();
+        if request.offset < start || request.offset > self.log.log_end_offset() {
+            return Err(ErrorCode::OffsetOutOfRange);
+        }
+        let nothing_asked = request.bytes_max == 0 && !request.at_least_one;
+        let read = if request.offset >= bounds.readable_end || nothing_asked {
+            nothing()
+        } else {
+            let read = self.log.read(
+                request.offset,
+                request.bytes_max,
+                bounds.readable_end,
+                request.at_least_one,
+            );
+            read.map_err(|error| self.partition.storage_error("read the log", &error))?
+        };
+        Ok(partition_read(read, bounds, start))
+    }
+
+    fn offset_for(
+        &self,
+        query: OffsetQuery,
+        bound: FetchBound,
+    ) -> Result<TimestampOffset, ErrorCode> {
+        let end = self.partition.state.lock().bound(bound);
+        let found = match query {
+            OffsetQuery::Latest(latest) => return Ok(self.partition.latest(latest)),
+            OffsetQuery::Earliest => {
+                let offset = self.log.log_start_offset();
+                // An empty log has no epoch to tell.
+                let epoch = self
+                    .log
+                    .latest_epoch()
+                    .and_then(|_| self.log.epoch_for_offset(offset));
+                return Ok(TimestampOffset {
+                    timestamp: NO_TIMESTAMP,
+                    offset,
+                    leader_epoch: epoch.unwrap_or(NO_EPOCH),
+                });
+            }
+            OffsetQuery::MaxTimestamp => self.log.offset_of_max_timestamp(),
+            OffsetQuery::Timestamp(timestamp) => self.log.offset_for_timestamp(timestamp, end),
+        };
+        let found = found.map_err(|error| {
+            self.partition
+                .storage_error("search the log by time", &error)
+        })?;
+        Ok(found
+            .filter(|found| found.offset < end)
+            .unwrap_or(NO_SUCH_OFFSET))
+    }
+}
+
+fn nothing() -> LogRead {
+    LogRead {
+        slice: LogSlice::Memory(Vec::new()),
+        bytes: 0,
+        more: false,
+    }
+}
+
+fn partition_read(read: LogRead, bounds: Bounds, log_start_offset: Offset) -> PartitionRead {
+    PartitionRead {
+        slice: read.slice,
+        bytes: read.bytes,
+        high_watermark: bounds.high_watermark,
+        last_stable_offset: bounds.high_watermark,
+        log_start_offset,
+    }
+}
