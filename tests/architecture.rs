@@ -53,6 +53,9 @@ const PURE: &[&str] = &[
     "protocol/request.rs",
     "metadata/image.rs",
     "security/operations.rs",
+    "replication/watermark.rs",
+    "replication/waiters.rs",
+    "replication/fetch_session.rs",
 ];
 
 /// What pure code must not mention. `HashMap` is here because its order is random.

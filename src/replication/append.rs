@@ -160,9 +160,11 @@ impl Partition {
         options: AppendOptions,
     ) -> Result<ValidBatch, AppendFailure> {
         let rules = ValidationRules {
+            partition: self.topic_partition(),
             topic: config,
             now_ms: self.shared.clock.wall_ms(),
             produce_version: options.produce_version,
+            internal: options.internal,
         };
         validate(records, &rules).map_err(|refused| self.refused(refused))
     }
