@@ -45,6 +45,23 @@ impl Ottla {
         broker
     }
 
+    /// Starts on a given port with `listeners` among the overrides; `None` if a port is taken.
+    pub fn try_start(overrides: &[&str], port: u16) -> Option<Self> {
+        let taken = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err();
+        if taken(port) || taken(port + 1) {
+            return None;
+        }
+        let mut broker = Self {
+            directory: tempfile::tempdir().unwrap(),
+            address: (Ipv4Addr::LOCALHOST, port).into(),
+            overrides: overrides.iter().map(|&text| text.to_owned()).collect(),
+            address_space_kib: None,
+            child: None,
+        };
+        broker.spawn();
+        Some(broker)
+    }
+
     /// Starts the process again on the same directory and port.
     pub fn spawn(&mut self) {
         let binary = env!("CARGO_BIN_EXE_ottla");
@@ -60,8 +77,12 @@ impl Ottla {
                 shell
             }
         };
-        let log = fs::File::options().create(true).append(true);
-        let log = log.open(self.directory.path().join("broker.log")).unwrap();
+        let path = self.directory.path().join("broker.log");
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(path)
+            .unwrap();
         let mut overrides = vec![
             format!("listeners=PLAINTEXT://{}", self.address),
             format!("log.dirs={}", self.directory.path().join("data").display()),
