@@ -3,48 +3,95 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// `max.connections` and `max.connections.per.ip`, shared by all listeners. Both may change.
+use crate::types::ListenerName;
+
+/// Kafka's connection limits, shared by all listeners; they may change.
+#[derive(Debug, Clone)]
+pub struct ConnectionLimitValues {
+    /// `max.connections`
+    pub total: i64,
+    /// `max.connections.per.ip`
+    pub per_ip: i64,
+    /// `max.connections.per.ip.overrides`
+    pub per_ip_overrides: BTreeMap<IpAddr, i64>,
+    /// `listener.name.<name>.max.connections`
+    pub per_listener: BTreeMap<ListenerName, i64>,
+}
+
+/// Counts connections against the limits.
 #[derive(Debug)]
 pub struct ConnectionLimits {
-    total_max: AtomicI64,
-    per_ip_max: AtomicI64,
-    open: Mutex<BTreeMap<IpAddr, i64>>,
+    state: Mutex<LimitState>,
+}
+
+#[derive(Debug)]
+struct LimitState {
+    values: ConnectionLimitValues,
+    open: i64,
+    by_ip: BTreeMap<IpAddr, i64>,
+    by_listener: BTreeMap<ListenerName, i64>,
 }
 
 impl ConnectionLimits {
-    pub fn new(total_max: i64, per_ip_max: i64) -> Self {
+    pub fn new(values: ConnectionLimitValues) -> Self {
+        let state = LimitState {
+            values,
+            open: 0,
+            by_ip: BTreeMap::new(),
+            by_listener: BTreeMap::new(),
+        };
         Self {
-            total_max: AtomicI64::new(total_max),
-            per_ip_max: AtomicI64::new(per_ip_max),
-            open: Mutex::default(),
+            state: Mutex::new(state),
         }
     }
 
     /// Takes effect for connections to come.
-    pub fn set(&self, total_max: i64, per_ip_max: i64) {
-        self.total_max.store(total_max, Ordering::Relaxed);
-        self.per_ip_max.store(per_ip_max, Ordering::Relaxed);
+    pub fn set(&self, values: ConnectionLimitValues) {
+        self.state.lock().values = values;
     }
 
-    /// Counts a connection in until the result is dropped; the error says which limit is reached.
-    pub fn admit(self: &Arc<Self>, ip: IpAddr) -> Result<Admitted, &'static str> {
-        let mut open = self.open.lock();
-        if open.values().sum::<i64>() >= self.total_max.load(Ordering::Relaxed) {
+    /// Counts a connection in until the result is dropped; the error names the limit that is reached.
+    pub fn admit(
+        self: &Arc<Self>,
+        ip: IpAddr,
+        listener: &ListenerName,
+    ) -> Result<Admitted, &'static str> {
+        let mut state = self.state.lock();
+        let from_ip = state.by_ip.get(&ip).copied().unwrap_or(0);
+        let on_listener = state.by_listener.get(listener).copied().unwrap_or(0);
+        let values = &state.values;
+        let ip_max = values
+            .per_ip_overrides
+            .get(&ip)
+            .copied()
+            .unwrap_or(values.per_ip);
+        let listener_max = values
+            .per_listener
+            .get(listener)
+            .copied()
+            .unwrap_or(i64::MAX);
+        if state.open >= values.total {
             return Err("max.connections");
         }
-        let from_ip = open.get(&ip).copied().unwrap_or(0);
-        if from_ip >= self.per_ip_max.load(Ordering::Relaxed) {
+        if on_listener >= listener_max {
+            return Err("max.connections of the listener");
+        }
+        if from_ip >= ip_max {
             return Err("max.connections.per.ip");
         }
-        open.insert(ip, from_ip + 1);
+        state.open += 1;
+        state.by_ip.insert(ip, from_ip + 1);
+        state
+            .by_listener
+            .insert(Arc::clone(listener), on_listener + 1);
         Ok(Admitted {
             limits: Arc::clone(self),
             ip,
+            listener: Arc::clone(listener),
         })
     }
 }
@@ -54,15 +101,20 @@ impl ConnectionLimits {
 pub struct Admitted {
     limits: Arc<ConnectionLimits>,
     ip: IpAddr,
+    listener: ListenerName,
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut open = self.limits.open.lock();
-        if let Some(count) = open.get_mut(&self.ip) {
+        let mut state = self.limits.state.lock();
+        state.open -= 1;
+        if let Some(count) = state.by_listener.get_mut(&self.listener) {
+            *count -= 1;
+        }
+        if let Some(count) = state.by_ip.get_mut(&self.ip) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.ip);
+                state.by_ip.remove(&self.ip);
             }
         }
     }
@@ -103,17 +155,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_counted_by_address_and_in_all() {
-        let limits = Arc::new(ConnectionLimits::new(2, 1));
+    fn connections_are_counted_by_address_by_listener_and_in_all() {
         let [a, b, c] = [1, 2, 3].map(|last| IpAddr::from([127, 0, 0, last]));
-        let first = limits.admit(a).unwrap();
-        assert_eq!(limits.admit(a).unwrap_err(), "max.connections.per.ip");
-        let _second = limits.admit(b).unwrap();
-        assert_eq!(limits.admit(c).unwrap_err(), "max.connections");
+        let (inside, outside): (ListenerName, ListenerName) = ("INSIDE".into(), "OUTSIDE".into());
+        let values = ConnectionLimitValues {
+            total: 4,
+            per_ip: 1,
+            per_ip_overrides: [(b, 2)].into(),
+            per_listener: [(Arc::clone(&outside), 1)].into(),
+        };
+        let limits = Arc::new(ConnectionLimits::new(values.clone()));
+        let first = limits.admit(a, &inside).unwrap();
+        assert_eq!(
+            limits.admit(a, &inside).unwrap_err(),
+            "max.connections.per.ip"
+        );
+        let _second = limits.admit(b, &outside).unwrap();
+        let refused = limits.admit(b, &outside).unwrap_err();
+        assert_eq!(refused, "max.connections of the listener");
+        let _third = limits.admit(b, &inside).unwrap();
+        let _fourth = limits.admit(c, &inside).unwrap();
+        assert_eq!(limits.admit(a, &inside).unwrap_err(), "max.connections");
         drop(first);
-        let _third = limits.admit(c).unwrap();
-        limits.set(10, 10);
-        limits.admit(a).unwrap();
+        limits.admit(a, &inside).unwrap();
+        limits.set(ConnectionLimitValues { total: 3, ..values });
+        assert_eq!(limits.admit(a, &inside).unwrap_err(), "max.connections");
     }
 
     #[tokio::test]

@@ -15,8 +15,17 @@ use crate::types::ListenerName;
 
 /// Waited after an accept that failed for lack of something (file descriptors, memory).
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// Connections the kernel may hold for us; `socket.listen.backlog.size` is at most this.
-const BACKLOG: i32 = 1024;
+
+/// What the kernel is told about a listener's sockets; −1 leaves a buffer to the system.
+#[derive(Debug, Clone, Copy)]
+pub struct SocketOptions {
+    /// `socket.send.buffer.bytes`
+    pub send_buffer_bytes: i32,
+    /// `socket.receive.buffer.bytes`
+    pub receive_buffer_bytes: i32,
+    /// `socket.listen.backlog.size`
+    pub backlog: i32,
+}
 
 /// A bound socket that is not served yet.
 #[derive(Debug)]
@@ -27,11 +36,16 @@ pub struct BoundListener {
 }
 
 /// Binds one listener. An empty host is every interface, IPv6 as well where there is one.
-pub fn bind(name: &ListenerName, host: &str, port: u16) -> io::Result<BoundListener> {
+pub fn bind(
+    name: &ListenerName,
+    host: &str,
+    port: u16,
+    options: SocketOptions,
+) -> io::Result<BoundListener> {
     let candidates = addresses(host, port)?;
     let mut last_error = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in candidates {
-        match bind_address(address) {
+        match bind_address(address, options) {
             Ok(listener) => {
                 let address = listener.local_addr()?;
                 return Ok(BoundListener {
@@ -54,7 +68,7 @@ fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     std::net::ToSocketAddrs::to_socket_addrs(&(host, port)).map(Iterator::collect)
 }
 
-fn bind_address(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind_address(address: SocketAddr, options: SocketOptions) -> io::Result<TcpListener> {
     let domain = Domain::for_address(address);
     let socket = socket2::Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
@@ -62,8 +76,15 @@ fn bind_address(address: SocketAddr) -> io::Result<TcpListener> {
     }
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
+    // Accepted sockets inherit the sizes.
+    if let Ok(bytes @ 1..) = usize::try_from(options.send_buffer_bytes) {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    if let Ok(bytes @ 1..) = usize::try_from(options.receive_buffer_bytes) {
+        socket.set_recv_buffer_size(bytes)?;
+    }
     socket.bind(&SockAddr::from(address))?;
-    socket.listen(BACKLOG)?;
+    socket.listen(options.backlog.max(1))?;
     TcpListener::from_std(socket.into())
 }
 
@@ -92,7 +113,7 @@ impl BoundListener {
                     continue;
                 }
             };
-            let admitted = match limits.admit(address.ip()) {
+            let admitted = match limits.admit(address.ip(), &self.name) {
                 Ok(admitted) => admitted,
                 Err(limit) => {
                     tracing::warn!(peer = %address, limit, "connection refused: limit reached");
