@@ -7,6 +7,7 @@
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
+use flate2::bufread::GzDecoder;
 
 use super::RecordError;
 use crate::types::Compression;
@@ -20,6 +21,8 @@ const DECOMPRESSED_RATIO: usize = 8;
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// Kafka's default level for Zstandard.
 const ZSTD_LEVEL: i32 = 3;
+/// How a gzip member starts: its magic and the only method, deflate.
+const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 /// What xerial's snappy stream starts with: its magic, version 1, readable by version 1.
 const XERIAL_HEADER: [u8; 16] = *b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01";
 const XERIAL_MAGIC_BYTES: usize = 8;
@@ -97,7 +100,8 @@ fn compress_snappy(payload: &[u8]) -> io::Result<Vec<u8>> {
 /// A compressed payload as a stream of its decompressed bytes.
 pub(crate) enum Decompressor<'a> {
     None(&'a [u8]),
-    Gzip(Box<flate2::bufread::MultiGzDecoder<&'a [u8]>>),
+    /// `None` once the last member has ended.
+    Gzip(Option<Box<GzDecoder<&'a [u8]>>>),
     Snappy(Box<SnappyReader<'a>>),
     /// `None` once the frame has ended.
     Lz4(Option<Box<lz4::Decoder<&'a [u8]>>>),
@@ -113,9 +117,7 @@ impl<'a> Decompressor<'a> {
     ) -> Result<Self, RecordError> {
         Ok(match compression {
             Compression::None => Self::None(payload),
-            Compression::Gzip => {
-                Self::Gzip(Box::new(flate2::bufread::MultiGzDecoder::new(payload)))
-            }
+            Compression::Gzip => Self::Gzip(Some(Box::new(GzDecoder::new(payload)))),
             Compression::Snappy => {
                 Self::Snappy(Box::new(SnappyReader::new(payload, block_bytes_max)?))
             }
@@ -139,12 +141,27 @@ impl Read for Decompressor<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::None(bytes) => bytes.read(buffer),
-            Self::Gzip(reader) => reader.read(buffer),
+            Self::Gzip(reader) => read_gzip(reader, buffer),
             Self::Snappy(reader) => reader.read(buffer),
             Self::Lz4(reader) => read_lz4(reader, buffer),
             Self::Zstd(reader) => reader.read(buffer),
         }
     }
+}
+
+/// Reads on, through all members. Bytes behind the last one are ignored, as Java's reader does.
+fn read_gzip(reader: &mut Option<Box<GzDecoder<&[u8]>>>, buffer: &mut [u8]) -> io::Result<usize> {
+    while let Some(decoder) = reader {
+        let bytes = decoder.read(buffer)?;
+        if bytes > 0 || buffer.is_empty() {
+            return Ok(bytes);
+        }
+        let rest = *decoder.get_ref();
+        *reader = rest
+            .starts_with(&GZIP_MAGIC)
+            .then(|| Box::new(GzDecoder::new(rest)));
+    }
+    Ok(0)
 }
 
 /// Reads on, and at the end of the input checks that it was the end of the frame too.

@@ -9,6 +9,8 @@ mod compression;
 mod crc;
 mod error;
 mod records;
+#[cfg(test)]
+mod samples;
 mod validate;
 mod varint;
 

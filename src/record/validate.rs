@@ -53,6 +53,9 @@ pub struct InvalidBatch {
     pub message: Option<String>,
     /// Index and message of each faulty record (Produce v8+).
     pub record_errors: Vec<(i32, Option<String>)>,
+    /// Kafka finds this fault in the partition rather than in the request: the response carries the
+    /// log start offset instead of −1.
+    pub names_log_start: bool,
 }
 
 impl From<ErrorCode> for InvalidBatch {
@@ -61,6 +64,25 @@ impl From<ErrorCode> for InvalidBatch {
             error,
             message: None,
             record_errors: Vec::new(),
+            names_log_start: false,
+        }
+    }
+}
+
+impl InvalidBatch {
+    /// A fault that Kafka finds in the partition.
+    fn in_partition(error: ErrorCode) -> Self {
+        Self {
+            names_log_start: true,
+            ..error.into()
+        }
+    }
+
+    /// Bytes that do not even start like a batch.
+    fn corrupt(message: String) -> Self {
+        Self {
+            message: Some(message),
+            ..ErrorCode::CorruptMessage.into()
         }
     }
 }
@@ -71,8 +93,8 @@ impl From<RecordError> for InvalidBatch {
     fn from(error: RecordError) -> Self {
         match error {
             RecordError::TooLarge => ErrorCode::MessageTooLarge.into(),
-            RecordError::UnknownCodec => ErrorCode::UnsupportedCompressionType.into(),
-            _ => ErrorCode::InvalidRecord.into(),
+            RecordError::UnknownCodec => Self::in_partition(ErrorCode::UnsupportedCompressionType),
+            _ => Self::in_partition(ErrorCode::InvalidRecord),
         }
     }
 }
@@ -81,9 +103,7 @@ impl From<RecordError> for InvalidBatch {
 pub fn validate(records: &Bytes, rules: &ValidationRules<'_>) -> Result<ValidBatch, InvalidBatch> {
     let bytes = the_one_batch(records)?;
     let mut header = check_batch(&records[..bytes], rules)?;
-    let source = header
-        .compression()
-        .ok_or(ErrorCode::UnsupportedCompressionType)?;
+    let source = header.compression().ok_or(RecordError::UnknownCodec)?;
     let target = match rules.topic.compression {
         CompressionPolicy::Always(codec)
             if !(header.is_control() && source == Compression::None) =>
@@ -149,31 +169,38 @@ fn the_one_batch(records: &[u8]) -> Result<usize, InvalidBatch> {
     if i8::from_be_bytes([records[MAGIC_POSITION]]) != MAGIC {
         return Err(ErrorCode::InvalidRecord.into());
     }
-    if next_batch(&records[bytes..])?.is_some() {
-        return Err(ErrorCode::InvalidRecord.into());
+    match next_batch(&records[bytes..]) {
+        Ok(None) => Ok(bytes),
+        Ok(Some(_)) => Err(ErrorCode::InvalidRecord.into()),
+        Err(invalid) => Err(invalid.error.into()),
     }
-    Ok(bytes)
 }
 
 /// The length of the batch at the front; `None` if it is not whole
 /// (`ByteBufferLogInputStream.nextBatch`).
-fn next_batch(bytes: &[u8]) -> Result<Option<usize>, ErrorCode> {
+fn next_batch(bytes: &[u8]) -> Result<Option<usize>, InvalidBatch> {
     let Some(overhead) = bytes.first_chunk::<LOG_OVERHEAD_BYTES>() else {
         return Ok(None);
     };
     let [.., a, b, c, d] = *overhead;
     let batch_length = i32::from_be_bytes([a, b, c, d]);
     if batch_length < BATCH_LENGTH_MIN {
-        return Err(ErrorCode::CorruptMessage);
+        return Err(InvalidBatch::corrupt(format!(
+            "Record size {batch_length} is less than the minimum record overhead \
+             ({BATCH_LENGTH_MIN})"
+        )));
     }
     if bytes.len() < HEADER_BYTES_UP_TO_MAGIC {
         return Ok(None);
     }
-    if !(0..=MAGIC).contains(&i8::from_be_bytes([bytes[MAGIC_POSITION]])) {
-        return Err(ErrorCode::CorruptMessage);
+    let magic = i8::from_be_bytes([bytes[MAGIC_POSITION]]);
+    if !(0..=MAGIC).contains(&magic) {
+        return Err(InvalidBatch::corrupt(format!(
+            "Invalid magic found in record: {magic}"
+        )));
     }
-    let total =
-        usize::try_from(batch_length).map_or(usize::MAX, |length| length + LOG_OVERHEAD_BYTES);
+    let total = usize::try_from(batch_length).unwrap_or(usize::MAX - LOG_OVERHEAD_BYTES)
+        + LOG_OVERHEAD_BYTES;
     Ok((total <= bytes.len()).then_some(total))
 }
 
@@ -186,7 +213,7 @@ fn check_batch(batch: &[u8], rules: &ValidationRules<'_>) -> Result<BatchHeader,
         return Err(ErrorCode::UnsupportedCompressionType.into());
     }
     if !rules.internal && header.base_offset != 0 {
-        return Err(ErrorCode::InvalidRecord.into());
+        return Err(InvalidBatch::in_partition(ErrorCode::InvalidRecord));
     }
     check_size(&header, rules)?;
     if crc::of(&batch[ATTRIBUTES_POSITION..]) != header.crc {
@@ -197,7 +224,7 @@ fn check_batch(batch: &[u8], rules: &ValidationRules<'_>) -> Result<BatchHeader,
             i64::from(header.last_offset_delta) + 1 == i64::from(header.record_count);
         let sequence_missing = header.has_producer_id() && header.base_sequence < 0;
         if header.record_count <= 0 || !counts_agree || header.is_control() || sequence_missing {
-            return Err(ErrorCode::InvalidRecord.into());
+            return Err(InvalidBatch::in_partition(ErrorCode::InvalidRecord));
         }
     }
     Ok(header)
@@ -325,16 +352,22 @@ impl<'a> Walk<'a> {
                 self.rules.now_ms.wrapping_add(topic.timestamp_after_max_ms),
             )
         } else {
+            // Kafka prints what its iterator made, and that skips the contents of compressed records.
+            let (class, null) = match self.header.compression() {
+                Some(Compression::None) => ("DefaultRecord", 0),
+                _ => ("PartialDefaultRecord", -1),
+            };
+            let shown = |bytes: Option<usize>| bytes.map_or(null, |bytes| bytes as i64);
             format!(
-                "Invalid timestamp type in message DefaultRecord(offset={}, timestamp={}, \
+                "Invalid timestamp type in message {class}(offset={}, timestamp={}, \
                  key={} bytes, value={} bytes). Producer should not set timestamp type to \
                  LogAppendTime.",
                 self.header
                     .base_offset
                     .wrapping_add(i64::from(stamp.offset_delta)),
                 self.header.max_timestamp,
-                stamp.key_bytes.unwrap_or(0),
-                stamp.value_bytes.unwrap_or(0),
+                shown(stamp.key_bytes),
+                shown(stamp.value_bytes),
             )
         };
         self.errors.push((self.count, Some(message)));
@@ -351,6 +384,7 @@ impl<'a> Walk<'a> {
                     "One or more records have been rejected due to invalid timestamp".to_owned(),
                 ),
                 record_errors: self.errors,
+                names_log_start: true,
             });
         }
         let shown: Vec<String> = self
@@ -371,6 +405,7 @@ impl<'a> Walk<'a> {
                 shown.join(", ")
             )),
             record_errors: self.errors,
+            names_log_start: true,
         })
     }
 }
