@@ -1,5 +1,23 @@
 //! Logging, every metric's name, and the HTTP port that shows them.
+//!
+//! Metrics are our own atomics and are written as text by hand: the families are fixed, most series
+//! are read from the broker's state when somebody looks, and there is no thread that keeps anything up.
 
-/// Handles of every metric.
-#[derive(Debug)]
-pub struct Metrics {}
+pub mod http;
+mod instruments;
+pub mod logging;
+mod metrics;
+pub mod names;
+mod process;
+mod render;
+mod samples;
+
+pub use instruments::{Counter, Gauge, Histogram};
+pub use metrics::{
+    BrokerState, ListenerMetrics, Metrics, RequestMetrics, SoftwareGuard, TopicMetrics,
+};
+pub use render::Scrape;
+pub use samples::{
+    ClusterSample, GroupOffsetSample, GroupSample, GroupStateSample, LogSample, PartitionSample,
+    ScrapeSource,
+};

@@ -1,0 +1,88 @@
+//! What is read only when somebody looks: the cluster, the partitions, the groups.
+
+use std::fmt::Debug;
+
+use crate::types::{BrokerId, Offset, PartitionId, TopicName};
+
+/// One partition of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionSample {
+    pub topic: TopicName,
+    pub partition: PartitionId,
+    pub leader: Option<BrokerId>,
+    pub leader_is_preferred: bool,
+    pub replicas: usize,
+    pub in_sync_replicas: usize,
+    pub min_insync_replicas: usize,
+    /// This broker leads it.
+    pub led_here: bool,
+    /// Being moved to other brokers.
+    pub reassigning: bool,
+    /// The log on this broker, if it has a replica that is online.
+    pub log: Option<LogSample>,
+    /// This broker has a replica whose log directory failed.
+    pub offline_here: bool,
+}
+
+/// The log of a partition on this broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogSample {
+    pub start_offset: Offset,
+    pub end_offset: Offset,
+    /// Up to where consumers can read.
+    pub high_watermark: Offset,
+    pub size: u64,
+    pub segments: usize,
+}
+
+/// The state of a group, as far as metrics tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupStateSample {
+    Stable,
+    Empty,
+    Dead,
+    PreparingRebalance,
+    CompletingRebalance,
+    Other,
+}
+
+/// One group that this broker coordinates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupSample {
+    pub group: String,
+    pub state: GroupStateSample,
+    pub members: usize,
+    /// Sorted by topic and partition.
+    pub offsets: Vec<GroupOffsetSample>,
+}
+
+/// A committed offset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupOffsetSample {
+    pub topic: TopicName,
+    pub partition: PartitionId,
+    pub offset: Offset,
+    /// High watermark minus offset; `None` where the high watermark is not known here.
+    pub lag: Option<Offset>,
+}
+
+/// The cluster as this broker sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterSample {
+    /// Id and address of each broker that serves.
+    pub brokers: Vec<(BrokerId, String)>,
+    pub fenced_brokers: usize,
+    pub is_controller: bool,
+    pub topics: usize,
+    /// Largest distance of a follower here to its leader.
+    pub fetcher_max_lag: u64,
+}
+
+/// Where a scrape reads what is not counted. Called on a runtime worker: must not block on a disk.
+pub trait ScrapeSource: Debug + Send + Sync {
+    fn cluster(&self) -> ClusterSample;
+    /// Every partition of the cluster, sorted by topic and partition.
+    fn partitions(&self) -> Vec<PartitionSample>;
+    /// Every group that this broker coordinates, sorted by name.
+    fn groups(&self) -> Vec<GroupSample>;
+}
