@@ -66,9 +66,9 @@ pub async fn serve(listener: TcpListener, pages: Pages, stop: impl Future<Output
 
 /// Reads one request, writes one answer.
 async fn answer(mut socket: impl AsyncRead + AsyncWrite + Unpin, pages: &Pages) {
-    let head = match tokio::time::timeout(READ_TIMEOUT, read_head(&mut socket)).await {
-        Ok(Some(head)) => head,
-        Ok(None) | Err(_) => return,
+    let reading = tokio::time::timeout(READ_TIMEOUT, read_head(&mut socket));
+    let Ok(Some(head)) = reading.await else {
+        return;
     };
     let writing = respond(&mut socket, &head, pages);
     // A client that does not read is left alone after a while; what it got is what it got.
