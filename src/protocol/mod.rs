@@ -2,6 +2,7 @@
 
 pub mod fetch;
 pub mod frame;
+pub mod guard;
 pub mod produce;
 pub mod request;
 pub mod response;

@@ -4,9 +4,10 @@
 
 use bytes::{BufMut, BytesMut};
 
-/// Elements of all arrays of one request together: twice the partitions that a broker is made for. An
-/// honest request has far fewer, and each costs memory many times its bytes.
-pub const ELEMENTS_MAX: usize = 200_000;
+/// Elements of all arrays of one request together. The largest honest request names each of the
+/// 100,000 partitions that a broker is made for, in topics of their own; and each costs memory many
+/// times its bytes.
+pub const ELEMENTS_MAX: usize = 1 << 18;
 
 /// Why a body cannot be what its API and version say. The connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
