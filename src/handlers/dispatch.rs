@@ -8,7 +8,7 @@ use kafka_protocol::protocol::{Decodable, Encodable};
 
 use super::{Context, RequestInfo, api, api_versions};
 use crate::protocol::request::{RequestHeader, parse_client_id};
-use crate::protocol::{Completion, Response};
+use crate::protocol::{Completion, Response, guard};
 use crate::types::ListenerName;
 
 /// Who sent a frame.
@@ -52,6 +52,8 @@ pub async fn dispatch(context: Arc<Context>, peer: Peer, mut frame: Bytes) -> Co
 
 /// Decodes the body of a request that the table names. The error is the reason to close.
 pub(super) fn decode<B: Decodable>(request: &RequestInfo, mut body: Bytes) -> Result<B, String> {
+    guard::check(request.api_key, request.api_version, &body)
+        .map_err(|error| format!("malformed {}: {error}", describe(request)))?;
     B::decode(&mut body, request.api_version)
         .map_err(|error| format!("malformed {}: {error}", describe(request)))
 }
