@@ -4,7 +4,7 @@ use super::wire::{Cursor, MalformedBody, Writer};
 use crate::types::{TopicId, TopicName};
 
 /// By name up to version 12, by id from 13 on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TopicKey {
     Name(TopicName),
     Id(TopicId),

@@ -2,17 +2,21 @@
 
 mod append;
 mod fetch;
+mod fetch_session;
 mod partition;
 mod read;
 mod replicas;
+mod sessions;
 mod waiters;
 mod watermark;
 
 pub use append::{Acks, AppendFailure, AppendOptions, PendingAppend};
 pub use fetch::{FetchLimits, FetchSource, FetchTarget, Fetched, fetch};
+pub use fetch_session::{SessionPartition, SessionPartitions, SessionRequest, Told};
 pub use partition::Partition;
 pub use read::{OffsetQuery, PartitionRead, ReadRequest};
 pub use replicas::Replicas;
+pub use sessions::{FetchSessions, SharedSession};
 pub use waiters::FetchBound;
 
 // What the log tells, for those above who do not know it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use super::FetchSessions;
 use super::partition::{Partition, Shared, lane};
 use crate::log::{FlushListener, LogDirDescription, LogManager};
 use crate::metadata::{Image, ImageListener, Topic};
@@ -16,6 +17,7 @@ use crate::types::{BrokerId, ErrorCode, Offset, PartitionId, TopicId, TopicName,
 pub struct Replicas {
     shared: Arc<Shared>,
     topics: RwLock<Topics>,
+    fetch_sessions: FetchSessions,
 }
 
 #[derive(Debug, Default)]
@@ -46,11 +48,21 @@ impl HostedTopic {
 impl Replicas {
     /// Knows no partition until it hears of an image: add it to the metadata cache as a listener, and
     /// to the log manager as its flush listener.
-    pub fn new(node_id: BrokerId, logs: Arc<LogManager>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        node_id: BrokerId,
+        fetch_session_slots: usize,
+        logs: Arc<LogManager>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             shared: Arc::new(Shared::new(node_id, logs, clock)),
             topics: RwLock::default(),
+            fetch_sessions: FetchSessions::new(fetch_session_slots),
         }
+    }
+
+    pub fn fetch_sessions(&self) -> &FetchSessions {
+        &self.fetch_sessions
     }
 
     /// UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where this broker has no replica.
