@@ -5,12 +5,20 @@
 
 mod api_versions;
 mod context;
+mod current_leader;
+mod delete_records;
 mod describe_cluster;
+mod describe_log_dirs;
+mod describe_producers;
 mod describe_quorum;
 mod describe_topic_partitions;
 mod dispatch;
+mod fetch;
+mod list_offsets;
 mod list_partition_reassignments;
 mod metadata;
+mod offset_for_leader_epoch;
+mod produce;
 
 use std::sync::Arc;
 
@@ -84,11 +92,18 @@ macro_rules! apis {
 }
 
 apis! {
+    Produce 3..=13 (0) => raw produce,
+    Fetch 4..=18 => raw fetch,
+    ListOffsets 1..=10 => list_offsets,
     Metadata 0..=13 => metadata,
     ApiVersions 0..=4 => api_versions,
+    DeleteRecords 0..=2 => delete_records,
+    OffsetForLeaderEpoch 2..=4 => offset_for_leader_epoch,
+    DescribeLogDirs 1..=4 => describe_log_dirs,
     ListPartitionReassignments 0..=0 => list_partition_reassignments,
     DescribeQuorum 0..=2 => describe_quorum,
     DescribeCluster 0..=2 => describe_cluster,
+    DescribeProducers 0..=0 => describe_producers,
     DescribeTopicPartitions 0..=0 => describe_topic_partitions,
 }
 

@@ -298,10 +298,6 @@ impl<S> FetchSessionCache<S> {
         self.sessions.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
-    }
-
     pub fn get(&self, id: i32) -> Option<&S> {
         self.sessions.get(&id).map(|slot| &slot.session)
     }
@@ -544,7 +540,7 @@ mod tests {
         let start = ManualClock::new(0).now();
         let at = |secs| start + Duration::from_secs(secs);
         let mut cache = FetchSessionCache::new(2);
-        let mut add = |cache: &mut FetchSessionCache<&'static str>, id, size, now, name| {
+        let add = |cache: &mut FetchSessionCache<&'static str>, id, size, now, name| {
             let room = cache.make_room(false, size, now);
             if room {
                 cache.insert(id, false, size, now, name);

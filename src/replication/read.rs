@@ -39,6 +39,8 @@ pub enum OffsetQuery {
     Earliest,
     /// The end of what readers with this bound may see.
     Latest(FetchBound),
+    /// The end of what lies in remote storage, where nothing is yet.
+    LatestTiered,
     /// The record with the largest timestamp.
     MaxTimestamp,
     /// The first record at or after this time.
@@ -179,13 +181,16 @@ impl Partition {
     }
 
     /// Moves the log start to `offset` (−1: the high watermark), durably; answers the new log start.
-    /// OFFSET_OUT_OF_RANGE beyond the high watermark.
+    /// OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION where the topic is only compacted.
     pub fn delete_records(
         self: &Arc<Self>,
         offset: Offset,
     ) -> BoxFuture<'static, Result<Offset, ErrorCode>> {
         if let Err(error) = self.check_leader(NO_EPOCH) {
             return Box::pin(std::future::ready(Err(error)));
+        }
+        if !self.config().cleanup_policy.delete {
+            return Box::pin(std::future::ready(Err(ErrorCode::PolicyViolation)));
         }
         self.on_log(move |open| {
             let high_watermark = open.partition.high_watermark();
@@ -242,17 +247,15 @@ impl OpenPartition<'_> {
             OffsetQuery::Latest(latest) => return Ok(self.partition.latest(latest)),
             OffsetQuery::Earliest => {
                 let offset = self.log.log_start_offset();
-                // An empty log has no epoch to tell.
-                let epoch = self
-                    .log
-                    .latest_epoch()
-                    .and_then(|_| self.log.epoch_for_offset(offset));
+                let epoch = self.log.epoch_for_offset(offset);
                 return Ok(TimestampOffset {
                     timestamp: NO_TIMESTAMP,
                     offset,
-                    leader_epoch: epoch.unwrap_or(NO_EPOCH),
+                    // A leader's epoch begins before its first record.
+                    leader_epoch: epoch.unwrap_or_else(|| self.partition.leader_epoch()),
                 });
             }
+            OffsetQuery::LatestTiered => return Ok(NO_SUCH_OFFSET),
             OffsetQuery::MaxTimestamp => self.log.offset_of_max_timestamp(),
             OffsetQuery::Timestamp(timestamp) => self.log.offset_for_timestamp(timestamp, end),
         };

@@ -1,9 +1,10 @@
 //! All partitions on this broker; follows the metadata image.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use tokio::sync::oneshot;
 
 use super::FetchSessions;
 use super::partition::{Partition, Shared, lane};
@@ -105,9 +106,33 @@ impl Replicas {
         all.flatten().cloned().collect()
     }
 
-    /// The log directories with the partitions that have files in them. Blocks on the disk.
-    pub fn describe_log_dirs(&self) -> Vec<LogDirDescription> {
-        self.shared.logs.describe()
+    /// The log directories with their partitions and bytes. A partition without files counts to the
+    /// first directory.
+    pub async fn describe_log_dirs(&self) -> Vec<LogDirDescription> {
+        let (reply, described) = oneshot::channel();
+        let logs = Arc::clone(&self.shared.logs);
+        // Any lane will do: this only must not run on the caller's thread.
+        let executor = logs.executor(&TopicPartition::new("", 0));
+        executor.submit(
+            0,
+            // Nobody listens any more: the connection is gone.
+            Box::new(move || drop(reply.send(logs.describe()))),
+        );
+        let mut described: Vec<LogDirDescription> = described.await.unwrap_or_default();
+        let with_files: BTreeSet<TopicPartition> = described
+            .iter()
+            .flat_map(|directory| &directory.partitions)
+            .map(|(partition, _)| partition.clone())
+            .collect();
+        let without_files = self.partitions().into_iter().filter_map(|partition| {
+            let partition = partition.topic_partition();
+            (!with_files.contains(partition)).then(|| (partition.clone(), 0))
+        });
+        if let Some(first) = described.iter_mut().find(|directory| directory.online) {
+            first.partitions.extend(without_files);
+            first.partitions.sort_unstable();
+        }
+        described
     }
 
     /// Puts aside what lies in the log directories but belongs to no topic of the registry. Called once,

@@ -1,0 +1,72 @@
+//! DescribeLogDirs: the log directories, what is in them and how much room they have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kafka_protocol::messages::describe_log_dirs_response::{
+    DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
+};
+use kafka_protocol::messages::{self, DescribeLogDirsRequest, DescribeLogDirsResponse};
+use kafka_protocol::protocol::StrBytes;
+
+use super::{Context, RequestInfo};
+use crate::replication::LogDirDescription;
+use crate::types::{ErrorCode, PartitionId, TopicName};
+
+pub(crate) async fn handle(
+    context: &Context,
+    request: &RequestInfo,
+    body: DescribeLogDirsRequest,
+) -> DescribeLogDirsResponse {
+    // Null asks for all.
+    let asked: Option<BTreeSet<(&str, PartitionId)>> = body.topics.as_ref().map(|topics| {
+        let pairs = topics.iter().flat_map(|topic| {
+            let partitions = topic.partitions.iter();
+            partitions.map(|index| (topic.topic.as_str(), *index))
+        });
+        pairs.collect()
+    });
+    let wanted = |topic: &str, partition: PartitionId| {
+        let asked = asked.as_ref();
+        asked.is_none_or(|asked| asked.contains(&(topic, partition)))
+    };
+    let mut directories = context.replicas.describe_log_dirs().await;
+    for directory in &mut directories {
+        directory
+            .partitions
+            .retain(|(partition, _)| wanted(&partition.topic, partition.partition));
+    }
+    let version = request.api_version;
+    let results = directories
+        .into_iter()
+        .map(|directory| respond(directory, version));
+    DescribeLogDirsResponse::default().with_results(results.collect())
+}
+
+fn respond(directory: LogDirDescription, version: i16) -> DescribeLogDirsResult {
+    let path = StrBytes::from_string(directory.path.to_string_lossy().into_owned());
+    let mut result = DescribeLogDirsResult::default().with_log_dir(path);
+    if !directory.online {
+        return result.with_error_code(ErrorCode::KafkaStorageError.code());
+    }
+    let mut topics: BTreeMap<TopicName, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
+    for (partition, bytes) in directory.partitions {
+        topics.entry(partition.topic).or_default().push(
+            DescribeLogDirsPartition::default()
+                .with_partition_index(partition.partition)
+                .with_partition_size(i64::try_from(bytes).unwrap_or(i64::MAX)),
+        );
+    }
+    let topics = topics.into_iter().map(|(name, partitions)| {
+        DescribeLogDirsTopic::default()
+            .with_name(messages::TopicName(StrBytes::from_string(name.to_string())))
+            .with_partitions(partitions)
+    });
+    result = result.with_topics(topics.collect());
+    if version >= 4 {
+        let bytes = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
+        result = result
+            .with_total_bytes(bytes(directory.total_bytes))
+            .with_usable_bytes(bytes(directory.usable_bytes));
+    }
+    result
+}

@@ -1,0 +1,73 @@
+//! DescribeProducers: the idempotent producers that a partition knows (KIP-664).
+
+use futures_util::future::BoxFuture;
+use kafka_protocol::messages::describe_producers_response::{
+    PartitionResponse, ProducerState, TopicResponse,
+};
+use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse, ProducerId};
+
+use super::{Context, RequestInfo};
+use crate::replication::ProducerView;
+use crate::types::{ErrorCode, PartitionId};
+
+pub(crate) async fn handle(
+    context: &Context,
+    _request: &RequestInfo,
+    body: DescribeProducersRequest,
+) -> DescribeProducersResponse {
+    let begun: Vec<Vec<_>> = body
+        .topics
+        .iter()
+        .map(|topic| {
+            let name = topic.name.as_str();
+            let partitions = topic.partition_indexes.iter();
+            partitions
+                .map(|index| begin(context, name, *index))
+                .collect()
+        })
+        .collect();
+    let mut topics = Vec::with_capacity(begun.len());
+    for (topic, answers) in body.topics.iter().zip(begun) {
+        let mut partitions = Vec::with_capacity(answers.len());
+        for (index, answer) in topic.partition_indexes.iter().zip(answers) {
+            let (error, producers) = match answer.await {
+                Ok(producers) => (ErrorCode::None, producers),
+                Err(error) => (error, Vec::new()),
+            };
+            partitions.push(
+                PartitionResponse::default()
+                    .with_partition_index(*index)
+                    .with_error_code(error.code())
+                    .with_error_message(None)
+                    .with_active_producers(producers.into_iter().map(state).collect()),
+            );
+        }
+        topics.push(
+            TopicResponse::default()
+                .with_name(topic.name.clone())
+                .with_partitions(partitions),
+        );
+    }
+    DescribeProducersResponse::default().with_topics(topics)
+}
+
+fn begin(
+    context: &Context,
+    topic: &str,
+    index: PartitionId,
+) -> BoxFuture<'static, Result<Vec<ProducerView>, ErrorCode>> {
+    match context.replicas.partition(topic, index) {
+        Ok(partition) => partition.producers(),
+        Err(error) => Box::pin(std::future::ready(Err(error))),
+    }
+}
+
+fn state(producer: ProducerView) -> ProducerState {
+    ProducerState::default()
+        .with_producer_id(ProducerId(producer.producer_id))
+        .with_producer_epoch(i32::from(producer.producer_epoch))
+        .with_last_sequence(producer.last_sequence)
+        .with_last_timestamp(producer.last_timestamp)
+        .with_coordinator_epoch(producer.coordinator_epoch)
+        .with_current_txn_start_offset(producer.current_txn_start_offset)
+}
