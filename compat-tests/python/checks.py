@@ -11,6 +11,9 @@ FULL = bool(os.environ.get("COMPAT_FULL"))
 BASE = (int(time.time()) - 3600) * 1000  # timestamps of test records, ms
 
 
+background = []  # what failed in other threads since the check began
+
+
 class Checks:
     """Runs checks and prints a line for each; the process's exit status is whether one failed."""
 
@@ -24,6 +27,7 @@ class Checks:
     def check(self, what, function, *arguments):
         if os.environ.get("COMPAT_ONLY", "") not in what:
             return
+        background.clear()
         try:
             function(*arguments)
             print(f"ok  {self.name} {what}", flush=True)
@@ -61,9 +65,11 @@ def equal(got, wanted, what):
 
 
 def eventually(function, what, seconds=20):
-    """Calls `function` until it returns something true."""
+    """Calls `function` until it returns something true; an error that a thread left in `background` ends it."""
     end = time.monotonic() + seconds
     while True:
+        if background:
+            raise AssertionError(f"{what}: {background[0]!r}") from background[0]
         got = function()
         if got:
             return got

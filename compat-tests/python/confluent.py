@@ -8,7 +8,7 @@ from confluent_kafka.admin import (
     AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType,
 )
 
-from checks import BASE, FULL, Checks, equal, eventually, raises, record
+from checks import BASE, FULL, Checks, background, equal, eventually, raises, record
 
 bootstrap = sys.argv[1]
 checks = Checks("python/confluent")
@@ -267,6 +267,7 @@ class Member(threading.Thread):
             self.consumer.close()
         except KafkaException as error:
             self.error = error
+            background.append(error)
 
     def leave(self):
         self.leaving.set()
