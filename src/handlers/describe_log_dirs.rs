@@ -10,7 +10,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::{Context, RequestInfo};
 use crate::replication::LogDirDescription;
-use crate::types::{ErrorCode, PartitionId, TopicName};
+use crate::types::{ErrorCode, PartitionId, TopicName, TopicPartition};
 
 pub(crate) async fn handle(
     context: &Context,
@@ -25,16 +25,11 @@ pub(crate) async fn handle(
         });
         pairs.collect()
     });
-    let wanted = |topic: &str, partition: PartitionId| {
-        let asked = asked.as_ref();
-        asked.is_none_or(|asked| asked.contains(&(topic, partition)))
+    let wanted = |partition: &TopicPartition| {
+        let key = (&*partition.topic, partition.partition);
+        asked.as_ref().is_none_or(|asked| asked.contains(&key))
     };
-    let mut directories = context.replicas.describe_log_dirs().await;
-    for directory in &mut directories {
-        directory
-            .partitions
-            .retain(|(partition, _)| wanted(&partition.topic, partition.partition));
-    }
+    let directories = context.replicas.describe_log_dirs(wanted).await;
     let version = request.api_version;
     let results = directories
         .into_iter()

@@ -17,7 +17,7 @@ use super::fetch::FetchWait;
 use super::waiters::{FetchBound, Ticket, Waiters};
 use super::watermark::{ReplicaPosition, WatermarkRule, high_watermark};
 use crate::config::TopicConfig;
-use crate::log::{Appended, Log, LogError, LogManager};
+use crate::log::{Appended, Executor, Log, LogError, LogManager};
 use crate::metadata;
 use crate::time::Clock;
 use crate::types::{BrokerId, ErrorCode, LeaderEpoch, NO_EPOCH, Offset, TopicId, TopicPartition};
@@ -28,21 +28,35 @@ pub(super) struct Shared {
     pub(super) node_id: BrokerId,
     pub(super) logs: Arc<LogManager>,
     pub(super) clock: Arc<dyn Clock>,
+    /// Instead of the log directories' own: tests and simulations.
+    executor: Option<Arc<dyn Executor>>,
     tickets: AtomicU64,
 }
 
 impl Shared {
-    pub(super) fn new(node_id: BrokerId, logs: Arc<LogManager>, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(
+        node_id: BrokerId,
+        logs: Arc<LogManager>,
+        clock: Arc<dyn Clock>,
+        executor: Option<Arc<dyn Executor>>,
+    ) -> Self {
         Self {
             node_id,
             logs,
             clock,
+            executor,
             tickets: AtomicU64::new(0),
         }
     }
 
     pub(super) fn ticket(&self) -> Ticket {
         self.tickets.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Where the disk work of a partition runs.
+    pub(super) fn executor(&self, partition: &TopicPartition) -> Arc<dyn Executor> {
+        let own = self.executor.as_ref().map(Arc::clone);
+        own.unwrap_or_else(|| self.logs.executor(partition))
     }
 }
 
@@ -90,6 +104,8 @@ pub struct Partition {
     topic_partition: TopicPartition,
     topic_id: TopicId,
     pub(super) shared: Arc<Shared>,
+    /// Of the directory where the partition is: it does not move.
+    executor: OnceLock<Arc<dyn Executor>>,
     log: OnceLock<Arc<Log>>,
     pub(super) state: Mutex<State>,
 }
@@ -107,6 +123,7 @@ impl Partition {
             topic_partition,
             topic_id,
             shared,
+            executor: OnceLock::new(),
             log: OnceLock::new(),
             state: Mutex::new(State {
                 config,
@@ -290,6 +307,11 @@ impl Partition {
                 state.config.min_insync_replicas,
                 state.role.replicas.len(),
             );
+            if position.log_end == state.log_end && state.waiters.is_empty() {
+                // The usual flush: nobody to wake.
+                state.high_watermark = high_watermark(state.high_watermark, &[position], rule);
+                return;
+            }
             let satisfied = |waiter: &mut Waiter, reached| match waiter {
                 Waiter::Append { .. } | Waiter::Commit(_) => true,
                 Waiter::Fetch {
@@ -415,7 +437,9 @@ impl Partition {
     /// Runs `work` on the partition's lane, behind everything that was asked for before.
     pub(super) fn on_lane(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let partition = Arc::clone(self);
-        let executor = self.shared.logs.executor(&self.topic_partition);
+        let executor = self
+            .executor
+            .get_or_init(|| self.shared.executor(&self.topic_partition));
         executor.submit(
             lane(&self.topic_partition),
             Box::new(move || work(&partition)),

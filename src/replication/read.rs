@@ -167,15 +167,21 @@ impl Partition {
         }
         self.on_log(move |open| {
             let current = open.partition.leader_epoch();
+            let end = open.log.log_end_offset();
+            if epoch < 0 || epoch > current {
+                return Ok((NO_EPOCH, NO_OFFSET));
+            }
             if epoch == current {
                 // A leader's own epoch begins before its first record.
-                return Ok((current, open.log.log_end_offset()));
+                return Ok((current, end));
             }
-            let known = if epoch < 0 || epoch > current {
-                None
-            } else {
-                open.log.end_offset_for_epoch(epoch)
-            };
+            match open.log.latest_epoch() {
+                // All records are of earlier leaders, and the log ends where the current one begins.
+                Some(latest) if latest <= epoch => return Ok((latest, end)),
+                None => return Ok((epoch, end)),
+                Some(_) => {}
+            }
+            let known = open.log.end_offset_for_epoch(epoch);
             Ok(known.unwrap_or((NO_EPOCH, NO_OFFSET)))
         })
     }

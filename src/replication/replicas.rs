@@ -1,7 +1,7 @@
 //! All partitions on this broker; follows the metadata image.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 use tokio::sync::oneshot;
@@ -12,6 +12,9 @@ use crate::log::{FlushListener, LogDirDescription, LogManager};
 use crate::metadata::{Image, ImageListener, Topic};
 use crate::time::Clock;
 use crate::types::{BrokerId, ErrorCode, Offset, PartitionId, TopicId, TopicName, TopicPartition};
+
+/// Logs that are opened side by side to be described.
+const OPENED_AT_ONCE: usize = 100;
 
 /// All partitions on this broker.
 #[derive(Debug)]
@@ -48,18 +51,27 @@ impl HostedTopic {
 
 impl Replicas {
     /// Knows no partition until it hears of an image: add it to the metadata cache as a listener, and
-    /// to the log manager as its flush listener.
+    /// [`Self::flush_listener`] to the log manager.
     pub fn new(
         node_id: BrokerId,
         fetch_session_slots: usize,
         logs: Arc<LogManager>,
         clock: Arc<dyn Clock>,
     ) -> Self {
+        Self::over(Shared::new(node_id, logs, clock, None), fetch_session_slots)
+    }
+
+    pub(super) fn over(shared: Shared, fetch_session_slots: usize) -> Self {
         Self {
-            shared: Arc::new(Shared::new(node_id, logs, clock)),
+            shared: Arc::new(shared),
             topics: RwLock::default(),
             fetch_sessions: FetchSessions::new(fetch_session_slots),
         }
+    }
+
+    /// What the log manager tells of flushes and failed directories.
+    pub fn flush_listener(self: &Arc<Self>) -> Arc<dyn FlushListener> {
+        Arc::new(Flushes(Arc::downgrade(self)))
     }
 
     pub fn fetch_sessions(&self) -> &FetchSessions {
@@ -106,25 +118,44 @@ impl Replicas {
         all.flatten().cloned().collect()
     }
 
-    /// The log directories with their partitions and bytes. A partition without files counts to the
-    /// first directory.
-    pub async fn describe_log_dirs(&self) -> Vec<LogDirDescription> {
+    /// The log directories with their partitions and bytes. Opens the logs that `wanted` says; a
+    /// partition without files counts to the first directory.
+    pub async fn describe_log_dirs(
+        &self,
+        wanted: impl Fn(&TopicPartition) -> bool,
+    ) -> Vec<LogDirDescription> {
+        let all = self.partitions();
+        let any = all.first().cloned();
+        let partitions: Vec<_> = all
+            .into_iter()
+            .filter(|partition| wanted(partition.topic_partition()))
+            .collect();
+        for some in partitions.chunks(OPENED_AT_ONCE) {
+            // One that cannot be opened is described as it is known.
+            let opening = some.iter().map(Partition::open);
+            futures_util::future::join_all(opening).await;
+        }
         let (reply, described) = oneshot::channel();
         let logs = Arc::clone(&self.shared.logs);
-        // Any lane will do: this only must not run on the caller's thread.
-        let executor = logs.executor(&TopicPartition::new("", 0));
-        executor.submit(
-            0,
-            // Nobody listens any more: the connection is gone.
-            Box::new(move || drop(reply.send(logs.describe()))),
-        );
+        // Nobody listens any more: the connection is gone.
+        let describe = move || drop(reply.send(logs.describe()));
+        match any {
+            Some(partition) => partition.on_lane(|_| describe()),
+            // There is nothing to look at.
+            None => describe(),
+        }
         let mut described: Vec<LogDirDescription> = described.await.unwrap_or_default();
         let with_files: BTreeSet<TopicPartition> = described
             .iter()
             .flat_map(|directory| &directory.partitions)
             .map(|(partition, _)| partition.clone())
             .collect();
-        let without_files = self.partitions().into_iter().filter_map(|partition| {
+        for directory in &mut described {
+            directory
+                .partitions
+                .retain(|(partition, _)| wanted(partition));
+        }
+        let without_files = partitions.iter().filter_map(|partition| {
             let partition = partition.topic_partition();
             (!with_files.contains(partition)).then(|| (partition.clone(), 0))
         });
@@ -195,17 +226,13 @@ impl Replicas {
         partition.remove();
         let logs = Arc::clone(&self.shared.logs);
         let topic_partition = partition.topic_partition().clone();
-        let executor = logs.executor(&topic_partition);
+        let executor = self.shared.executor(&topic_partition);
         let job = move || {
             if let Err(error) = logs.delete(&topic_partition) {
                 tracing::error!(partition = %topic_partition, %error, "delete the log");
             }
         };
         executor.submit(lane(partition.topic_partition()), Box::new(job));
-    }
-
-    fn find(&self, partition: &TopicPartition) -> Option<Arc<Partition>> {
-        self.partition(&partition.topic, partition.partition).ok()
     }
 }
 
@@ -250,7 +277,20 @@ impl ImageListener for Replicas {
     }
 }
 
-impl FlushListener for Replicas {
+/// Passes flushes on to the replicas. The logs do not keep the replicas alive, which keep the logs.
+#[derive(Debug)]
+struct Flushes(Weak<Replicas>);
+
+impl Flushes {
+    fn find(&self, partition: &TopicPartition) -> Option<Arc<Partition>> {
+        let replicas = self.0.upgrade()?;
+        replicas
+            .partition(&partition.topic, partition.partition)
+            .ok()
+    }
+}
+
+impl FlushListener for Flushes {
     fn flushed(&self, partition: &TopicPartition, _flushed_offset: Offset) {
         if let Some(partition) = self.find(partition) {
             partition.advance();

@@ -32,6 +32,10 @@ impl<T> Waiters<T> {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_bound.is_empty()
+    }
+
     /// Parks until `bound` has reached `offset`.
     pub(crate) fn park(&mut self, bound: FetchBound, offset: Offset, ticket: Ticket, waiter: T) {
         self.by_bound.insert((bound, offset, ticket), waiter);

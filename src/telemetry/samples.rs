@@ -2,8 +2,6 @@
 
 use std::fmt::Debug;
 
-use futures_util::future::BoxFuture;
-
 use crate::types::{BrokerId, Offset, PartitionId, TopicName};
 
 /// One partition of the cluster.
@@ -86,5 +84,5 @@ pub trait ScrapeSource: Debug + Send + Sync {
     /// Every partition of the cluster, sorted by topic and partition.
     fn partitions(&self) -> Vec<PartitionSample>;
     /// Every group that this broker coordinates, sorted by name.
-    fn groups(&self) -> BoxFuture<'_, Vec<GroupSample>>;
+    fn groups(&self) -> Vec<GroupSample>;
 }

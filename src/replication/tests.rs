@@ -1,0 +1,665 @@
+//! Partitions over real logs in a temporary directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use tempfile::TempDir;
+
+use super::partition::Shared;
+use super::{
+    Acks, AppendFailure, AppendOptions, FetchBound, FetchLimits, FetchSource, FetchTarget,
+    LogSlice, OffsetQuery, Partition, PartitionRead, Replicas, fetch,
+};
+use crate::config::{CleanupPolicy, TopicConfig};
+use crate::log::{
+    DirectoryEntry, Disk, DiskFile, DiskLock, Executor, InlineExecutor, LogManager,
+    LogManagerConfig, OpenMode, RealDisk,
+};
+use crate::metadata::{self, Image, ImageListener, Topic};
+use crate::record::BatchBuilder;
+use crate::time::{Clock, SystemClock};
+use crate::types::{BrokerId, ErrorCode, NO_EPOCH, Offset, TopicId, TopicPartition};
+
+const ME: BrokerId = BrokerId(1);
+
+/// A disk whose `fdatasync` waits while the gate is closed.
+#[derive(Debug, Default)]
+struct Gate {
+    closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn set_closed(&self, closed: bool) {
+        *self.closed.lock() = closed;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut closed = self.closed.lock();
+        while *closed {
+            self.opened.wait(&mut closed);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct GatedDisk(Arc<Gate>);
+
+#[derive(Debug)]
+struct GatedFile(Arc<dyn DiskFile>, Arc<Gate>);
+
+impl Disk for GatedDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> std::io::Result<Arc<dyn DiskFile>> {
+        let file = RealDisk.open(path, mode)?;
+        Ok(Arc::new(GatedFile(file, Arc::clone(&self.0))))
+    }
+    fn create_directory(&self, path: &Path) -> std::io::Result<()> {
+        RealDisk.create_directory(path)
+    }
+    fn list(&self, path: &Path) -> std::io::Result<Vec<DirectoryEntry>> {
+        RealDisk.list(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> std::io::Result<()> {
+        RealDisk.remove_file(path)
+    }
+    fn remove_directory(&self, path: &Path) -> std::io::Result<()> {
+        RealDisk.remove_directory(path)
+    }
+    fn sync_directory(&self, path: &Path) -> std::io::Result<()> {
+        RealDisk.sync_directory(path)
+    }
+    fn lock(&self, path: &Path) -> std::io::Result<Box<dyn DiskLock>> {
+        RealDisk.lock(path)
+    }
+    fn space(&self, path: &Path) -> std::io::Result<(u64, u64)> {
+        RealDisk.space(path)
+    }
+}
+
+impl DiskFile for GatedFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> std::io::Result<usize> {
+        self.0.read_at(buffer, position)
+    }
+    fn write_at(&self, head: &[u8], tail: &[u8], position: u64) -> std::io::Result<()> {
+        self.0.write_at(head, tail, position)
+    }
+    fn bytes(&self) -> std::io::Result<u64> {
+        self.0.bytes()
+    }
+    fn truncate(&self, bytes: u64) -> std::io::Result<()> {
+        self.0.truncate(bytes)
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        self.1.pass();
+        self.0.sync()
+    }
+    fn as_file(&self) -> Option<&Arc<std::fs::File>> {
+        self.0.as_file()
+    }
+}
+
+/// A broker's replicas over a directory of their own.
+struct Fixture {
+    replicas: Arc<Replicas>,
+    logs: Arc<LogManager>,
+    gate: Arc<Gate>,
+    image: Mutex<Arc<Image>>,
+    _directory: Option<TempDir>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self::over(None)
+    }
+
+    fn inline() -> Self {
+        Self::over(Some(Arc::new(InlineExecutor)))
+    }
+
+    fn over(executor: Option<Arc<dyn Executor>>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut fixture = Self::at(directory.path().into(), executor);
+        fixture._directory = Some(directory);
+        fixture
+    }
+
+    fn at(path: PathBuf, executor: Option<Arc<dyn Executor>>) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let gate = Arc::new(Gate::default());
+        let config = LogManagerConfig {
+            directories: vec![path],
+            cluster_id: "test".into(),
+            node_id: ME.0,
+            tail_cache_bytes: 1 << 20,
+            initial_task_delay_ms: 30_000,
+            flush_offset_checkpoint_interval_ms: 60_000,
+            flush_start_offset_checkpoint_interval_ms: 60_000,
+            producer_id_expiration_ms: 86_400_000,
+            producer_id_expiration_check_interval_ms: 600_000,
+            recovery_threads: 1,
+        };
+        let disk = Arc::new(GatedDisk(Arc::clone(&gate)));
+        let logs = LogManager::open_on(config, Arc::clone(&clock), disk).unwrap();
+        let shared = Shared::new(ME, Arc::clone(&logs), clock, executor);
+        let replicas = Arc::new(Replicas::over(shared, 10));
+        logs.set_flush_listener(replicas.flush_listener());
+        Self {
+            replicas,
+            logs,
+            gate,
+            image: Mutex::default(),
+            _directory: None,
+        }
+    }
+
+    /// Changes the image and tells the replicas.
+    fn change(&self, change: impl FnOnce(&mut Image)) {
+        let mut image = self.image.lock();
+        let mut next = Image::clone(&image);
+        next.revision += 1;
+        change(&mut next);
+        let next = Arc::new(next);
+        self.replicas.image_changed(&image, &next);
+        *image = next;
+    }
+
+    fn create(&self, name: &str, id: u8, config: TopicConfig) -> Arc<Partition> {
+        self.put_topic(name, id, config, 0);
+        self.replicas.partition(name, 0).unwrap()
+    }
+
+    fn put_topic(&self, name: &str, id: u8, config: TopicConfig, leader_epoch: i32) {
+        let topic = Topic {
+            name: name.into(),
+            id: TopicId([id; 16]),
+            partitions: vec![Arc::new(metadata::Partition {
+                leader: Some(ME),
+                leader_epoch,
+                replicas: vec![ME],
+                isr: vec![ME],
+                partition_epoch: 0,
+            })],
+            overrides: Default::default(),
+            config: Arc::new(config),
+        };
+        self.change(|image| {
+            image.topic_names.insert(topic.id, Arc::clone(&topic.name));
+            image
+                .topics
+                .insert(Arc::clone(&topic.name), Arc::new(topic));
+        });
+    }
+
+    fn delete(&self, name: &str) {
+        self.change(|image| {
+            let topic = image.topics.remove(name).unwrap();
+            image.topic_names.remove(&topic.id);
+        });
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.gate.set_closed(false);
+        self.logs.close();
+    }
+}
+
+fn page_cache() -> TopicConfig {
+    TopicConfig {
+        flush_messages: i64::MAX,
+        ..TopicConfig::default()
+    }
+}
+
+fn batch(values: &[&str]) -> Bytes {
+    let mut builder = BatchBuilder::new();
+    for value in values {
+        builder.push(SystemClock.wall_ms(), None, Some(value.as_bytes()));
+    }
+    builder.build()
+}
+
+fn idempotent(sequence: i32, value: &str) -> Bytes {
+    let mut builder = BatchBuilder::new().producer(77, 0, sequence);
+    builder.push(SystemClock.wall_ms(), None, Some(value.as_bytes()));
+    builder.build()
+}
+
+fn options(acks: Acks) -> AppendOptions {
+    AppendOptions {
+        acks,
+        produce_version: 11,
+        internal: false,
+    }
+}
+
+async fn produce(partition: &Arc<Partition>, values: &[&str], acks: Acks) -> Offset {
+    let appended = partition.produce(batch(values), options(acks)).await;
+    appended.unwrap().base_offset
+}
+
+fn limits(wait: Duration, bytes_min: usize) -> FetchLimits {
+    FetchLimits {
+        deadline: SystemClock.now() + wait,
+        may_wait: !wait.is_zero(),
+        bytes_min,
+        bytes_max: 1 << 20,
+        bound: FetchBound::HighWatermark,
+    }
+}
+
+fn bytes_of(read: &PartitionRead) -> Vec<u8> {
+    match &read.slice {
+        LogSlice::Memory(pieces) => pieces.concat(),
+        LogSlice::File(range) => {
+            let mut bytes = vec![0; usize::try_from(range.bytes).unwrap()];
+            let file = &range.file;
+            std::os::unix::fs::FileExt::read_exact_at(&**file, &mut bytes, range.position).unwrap();
+            bytes
+        }
+    }
+}
+
+fn contains(read: &PartitionRead, value: &str) -> bool {
+    let bytes = bytes_of(read);
+    bytes.windows(value.len()).any(|at| at == value.as_bytes())
+}
+
+fn soon() -> Instant {
+    SystemClock.now() + Duration::from_millis(30)
+}
+
+fn later() -> Instant {
+    SystemClock.now() + Duration::from_secs(20)
+}
+
+#[tokio::test]
+async fn what_is_acknowledged_is_read_back() {
+    for fixture in [Fixture::new(), Fixture::inline()] {
+        let partition = fixture.create("t", 1, TopicConfig::default());
+        assert_eq!(produce(&partition, &["a", "b"], Acks::All).await, 0);
+        assert_eq!(produce(&partition, &["c"], Acks::All).await, 2);
+        assert_eq!(partition.high_watermark(), 3);
+        let read = partition.read(0, 1 << 20, FetchBound::HighWatermark, true);
+        let read = read.await.unwrap();
+        assert!(contains(&read, "a") && contains(&read, "c"));
+        assert_eq!((read.high_watermark, read.log_start_offset), (3, 0));
+        // The whole batch around the offset.
+        let read = partition.read(1, 1, FetchBound::HighWatermark, true);
+        assert!(contains(&read.await.unwrap(), "a"));
+        let read = partition.read(3, 1, FetchBound::HighWatermark, true);
+        assert_eq!(read.await.unwrap().bytes, 0);
+        for offset in [-1, 4] {
+            let read = partition.read(offset, 1, FetchBound::HighWatermark, true);
+            assert_eq!(read.await.unwrap_err(), ErrorCode::OffsetOutOfRange);
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_sees_what_is_not_on_disk() {
+    let fixture = Fixture::new();
+    let partition = fixture.create("t", 1, TopicConfig::default());
+    produce(&partition, &["first"], Acks::All).await;
+    fixture.gate.set_closed(true);
+    assert_eq!(produce(&partition, &["second"], Acks::Leader).await, 1);
+    assert_eq!(partition.high_watermark(), 1);
+    let read = partition.read(1, 1 << 20, FetchBound::HighWatermark, true);
+    assert_eq!(read.await.unwrap().bytes, 0);
+    let unflushed = partition.read(1, 1 << 20, FetchBound::LogEnd, true);
+    assert!(contains(&unflushed.await.unwrap(), "second"));
+    let timed_out = partition.committed(2, soon()).await;
+    assert_eq!(timed_out, Err(ErrorCode::RequestTimedOut));
+    let committed = partition.committed(2, later());
+    fixture.gate.set_closed(false);
+    committed.await.unwrap();
+    assert_eq!(partition.high_watermark(), 2);
+}
+
+#[tokio::test]
+async fn a_page_cache_topic_does_not_wait_for_the_disk() {
+    let fixture = Fixture::new();
+    let partition = fixture.create("t", 1, page_cache());
+    fixture.gate.set_closed(true);
+    assert_eq!(produce(&partition, &["a"], Acks::All).await, 0);
+    assert_eq!(partition.high_watermark(), 1);
+}
+
+#[tokio::test]
+async fn a_duplicate_waits_as_long_as_its_first_write() {
+    let fixture = Fixture::new();
+    let partition = fixture.create("t", 1, TopicConfig::default());
+    partition
+        .produce(idempotent(0, "a"), options(Acks::All))
+        .await
+        .unwrap();
+    fixture.gate.set_closed(true);
+    // Its connection is lost before the flush; the retry comes over another one.
+    drop(partition.produce(idempotent(1, "b"), options(Acks::All)));
+    let mut retry = partition.produce(idempotent(1, "b"), options(Acks::All));
+    let early = tokio::time::timeout(Duration::from_millis(50), &mut retry).await;
+    assert!(early.is_err(), "the first write is not on disk");
+    // At acks=1 it is answered at once, and the older duplicate at any acks.
+    let leader = partition.produce(idempotent(1, "b"), options(Acks::Leader));
+    let leader = leader.await.unwrap();
+    assert!(leader.duplicate && leader.base_offset == 1);
+    let older = partition.produce(idempotent(0, "a"), options(Acks::All));
+    assert_eq!(older.await.unwrap().base_offset, 0);
+    fixture.gate.set_closed(false);
+    let retried = retry.await.unwrap();
+    assert!(retried.duplicate);
+    assert_eq!((retried.base_offset, partition.high_watermark()), (1, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_log_keeps_the_order_of_calls() {
+    let fixture = Fixture::new();
+    let partition = fixture.create("t", 1, TopicConfig::default());
+    let mut producers = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let partition = Arc::clone(&partition);
+        producers.spawn(async move {
+            let pending: Vec<_> = (0..200)
+                .map(|_| partition.produce(batch(&["x", "y"]), options(Acks::All)))
+                .collect();
+            // Awaited in the wrong order: the calls count.
+            let mut offsets = Vec::new();
+            for pending in pending.into_iter().rev() {
+                offsets.push(pending.await.unwrap().base_offset);
+            }
+            offsets.reverse();
+            assert!(offsets.is_sorted(), "{offsets:?}");
+            offsets
+        });
+    }
+    let mut all = Vec::new();
+    while let Some(offsets) = producers.join_next().await {
+        all.extend(offsets.unwrap());
+    }
+    all.sort_unstable();
+    let expected: Vec<Offset> = (0..800).map(|number| number * 2).collect();
+    assert_eq!(all, expected);
+    assert!(partition.state.lock().waiters.is_empty());
+}
+
+#[tokio::test]
+async fn a_fetch_sleeps_until_there_is_something() {
+    let fixture = Fixture::new();
+    let partitions: Vec<_> = (0..10)
+        .map(|id| fixture.create(&format!("t{id}"), id, TopicConfig::default()))
+        .collect();
+    let targets = |offset| -> Vec<FetchTarget> {
+        let all = partitions.iter();
+        all.map(|partition| FetchTarget::new(Arc::clone(partition), offset, 1 << 20))
+            .collect()
+    };
+    // Nothing comes: an empty answer at the deadline, and nobody stays parked.
+    let asked = targets(0);
+    let nothing = fetch(&asked, limits(Duration::from_millis(20), 1)).await;
+    assert!(nothing.iter().all(|read| read.as_ref().unwrap().bytes == 0));
+    let parked = |partition: &Arc<Partition>| !partition.state.lock().waiters.is_empty();
+    assert!(!partitions.iter().any(parked));
+
+    let waiting = fetch(&asked, limits(Duration::from_secs(20), 1));
+    let producing = async {
+        while !parked(&partitions[7]) {
+            tokio::task::yield_now().await;
+        }
+        produce(&partitions[7], &["news"], Acks::All).await;
+    };
+    let (found, ()) = tokio::join!(waiting, producing);
+    assert!(contains(found[7].as_ref().unwrap(), "news"));
+    assert!(!partitions.iter().any(parked));
+}
+
+#[tokio::test]
+async fn min_bytes_are_gathered_over_partitions() {
+    let fixture = Fixture::new();
+    let a = fixture.create("a", 1, TopicConfig::default());
+    let b = fixture.create("b", 2, TopicConfig::default());
+    let targets = [&a, &b].map(|p| FetchTarget::new(Arc::clone(p), 0, 1 << 20));
+    let value = "x".repeat(1000);
+    let waiting = fetch(&targets, limits(Duration::from_secs(20), 3000));
+    let producing = async {
+        for partition in [&a, &b, &a] {
+            assert_eq!(
+                partition.high_watermark() > 0,
+                std::ptr::eq(partition, &a) && a.high_watermark() > 0
+            );
+            produce(partition, &[&value], Acks::All).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let (found, ()) = tokio::join!(waiting, producing);
+    let bytes: usize = found.iter().map(|read| read.as_ref().unwrap().bytes).sum();
+    assert!(bytes >= 3000, "{bytes}");
+    // Enough is there already: no wait.
+    let found = fetch(&targets, limits(Duration::from_secs(20), 3000)).await;
+    assert!(found[0].as_ref().unwrap().bytes > 2000);
+}
+
+#[tokio::test]
+async fn limits_leave_the_first_batch_whole() {
+    let fixture = Fixture::new();
+    let a = fixture.create("a", 1, TopicConfig::default());
+    let b = fixture.create("b", 2, TopicConfig::default());
+    let value = "x".repeat(1000);
+    for partition in [&a, &b] {
+        produce(partition, &[&value], Acks::All).await;
+        produce(partition, &[&value], Acks::All).await;
+    }
+    let read = |bytes_max: usize, partition_max: usize| {
+        let targets = [&a, &b].map(|p| FetchTarget::new(Arc::clone(p), 0, partition_max));
+        async move {
+            let limits = FetchLimits {
+                bytes_max,
+                ..limits(Duration::ZERO, 1)
+            };
+            let found = fetch(&targets, limits).await;
+            let bytes = found.into_iter().map(|read| read.unwrap().bytes);
+            bytes.collect::<Vec<_>>()
+        }
+    };
+    let one = read(1, 1 << 20).await[0];
+    assert!(one > 1000 && one < 1200);
+    assert_eq!(read(0, 0).await, [one, 0]);
+    assert_eq!(read(1 << 20, 1).await, [one, 0]);
+    assert_eq!(read(1 << 20, one).await, [one, one]);
+    assert_eq!(read(3 * one, 1 << 20).await, [2 * one, one]);
+}
+
+#[tokio::test]
+async fn errors_end_a_wait_and_unknown_topics_do_not() {
+    let fixture = Fixture::new();
+    let partition = fixture.create("t", 1, TopicConfig::default());
+    let known = || FetchTarget::new(Arc::clone(&partition), 0, 1 << 20);
+    let unknown = || FetchTarget {
+        source: FetchSource::Unknown(ErrorCode::UnknownTopicOrPartition),
+        ..known()
+    };
+    let wait = Duration::from_millis(50);
+    let took = |targets: Vec<FetchTarget>| async move {
+        let start = SystemClock.now();
+        let found = fetch(&targets, limits(wait, 1)).await;
+        let errors: Vec<_> = found.into_iter().map(Result::err).collect();
+        (SystemClock.now() - start >= wait, errors)
+    };
+    let missing = Some(ErrorCode::UnknownTopicOrPartition);
+    assert_eq!(
+        took(vec![known(), unknown()]).await,
+        (true, vec![None, missing])
+    );
+    assert_eq!(took(vec![unknown()]).await, (false, vec![missing]));
+    let beyond = FetchTarget {
+        offset: 5,
+        ..known()
+    };
+    let out = Some(ErrorCode::OffsetOutOfRange);
+    assert_eq!(took(vec![known(), beyond]).await, (false, vec![None, out]));
+    let future = FetchTarget {
+        current_leader_epoch: 3,
+        ..known()
+    };
+    let epoch = Some(ErrorCode::UnknownLeaderEpoch);
+    assert_eq!(
+        took(vec![known(), future]).await,
+        (false, vec![None, epoch])
+    );
+}
+
+#[tokio::test]
+async fn deletion_wakes_everybody_and_a_new_topic_starts_empty() {
+    let fixture = Fixture::new();
+    let old = fixture.create("t", 1, TopicConfig::default());
+    produce(&old, &["old"], Acks::All).await;
+    fixture.gate.set_closed(true);
+    let committing = old.produce(batch(&["lost"]), options(Acks::All));
+    let targets = [FetchTarget::new(Arc::clone(&old), 1, 1 << 20)];
+    let waiting = fetch(&targets, limits(Duration::from_secs(20), 1));
+    let deleting = async {
+        while old.state.lock().waiters.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        fixture.delete("t");
+        fixture.gate.set_closed(false);
+    };
+    let (found, ()) = tokio::join!(waiting, deleting);
+    let gone = ErrorCode::UnknownTopicOrPartition;
+    assert_eq!(found[0].as_ref().unwrap_err(), &gone);
+    assert_eq!(committing.await.unwrap_err(), AppendFailure::from(gone));
+    let late = old.append(batch(&["late"]), options(Acks::Leader)).await;
+    assert_eq!(late.unwrap_err().error, gone);
+
+    let new = fixture.create("t", 2, TopicConfig::default());
+    assert_eq!(new.open().await, Ok(()));
+    assert_eq!(new.log_offsets(), Some((0, 0)));
+    assert_eq!(produce(&new, &["new"], Acks::All).await, 0);
+    let by_id = |id| fixture.replicas.partition_by_id(TopicId([id; 16]), 0);
+    assert_eq!(by_id(1).unwrap_err(), ErrorCode::UnknownTopicId);
+    assert!(Arc::ptr_eq(&by_id(2).unwrap(), &new));
+    let index = fixture.replicas.partition_by_id(new.topic_id(), 1);
+    assert_eq!(index.unwrap_err(), gone);
+}
+
+#[tokio::test]
+async fn offsets_are_listed() {
+    let fixture = Fixture::new();
+    let partition = fixture.create("t", 1, TopicConfig::default());
+    let bound = FetchBound::HighWatermark;
+    let ask = |query| {
+        let asked = partition.offset_for(query, bound, NO_EPOCH);
+        async move {
+            let found = asked.await.unwrap();
+            (found.offset, found.timestamp, found.leader_epoch)
+        }
+    };
+    assert_eq!(ask(OffsetQuery::Earliest).await, (0, -1, 0));
+    assert_eq!(ask(OffsetQuery::Latest(bound)).await, (0, -1, 0));
+    assert_eq!(ask(OffsetQuery::MaxTimestamp).await, (-1, -1, -1));
+    assert_eq!(ask(OffsetQuery::LatestTiered).await, (-1, -1, -1));
+    let now = SystemClock.wall_ms();
+    for times in [[now - 30, now - 10], [now - 20, now - 40]] {
+        let mut builder = BatchBuilder::new();
+        for time in times {
+            builder.push(time, None, Some(b"v"));
+        }
+        let produced = partition.produce(builder.build(), options(Acks::All));
+        produced.await.unwrap();
+    }
+    assert_eq!(ask(OffsetQuery::Latest(bound)).await, (4, -1, 0));
+    assert_eq!(ask(OffsetQuery::MaxTimestamp).await, (1, now - 10, 0));
+    assert_eq!(
+        ask(OffsetQuery::Timestamp(now - 25)).await,
+        (1, now - 10, 0)
+    );
+    assert_eq!(ask(OffsetQuery::Timestamp(now)).await, (-1, -1, -1));
+    let ends = |epoch| partition.end_offset_for_epoch(epoch, NO_EPOCH);
+    assert_eq!(ends(0).await, Ok((0, 4)));
+    assert_eq!(ends(1).await, Ok((-1, -1)));
+    let wrong = partition.end_offset_for_epoch(0, 7).await;
+    assert_eq!(wrong, Err(ErrorCode::UnknownLeaderEpoch));
+
+    fixture.put_topic("t", 1, TopicConfig::default(), 5);
+    assert_eq!(partition.check_leader(4), Err(ErrorCode::FencedLeaderEpoch));
+    assert_eq!(partition.check_leader(5), Ok(()));
+    assert_eq!(ends(5).await, Ok((5, 4)));
+    assert_eq!(ends(3).await, Ok((0, 4)));
+    produce(&partition, &["x"], Acks::All).await;
+    assert_eq!(ends(3).await, Ok((0, 4)));
+    assert_eq!(ends(5).await, Ok((5, 5)));
+}
+
+#[tokio::test]
+async fn records_are_deleted_up_to_the_high_watermark() {
+    let fixture = Fixture::new();
+    let partition = fixture.create("t", 1, TopicConfig::default());
+    for value in ["a", "b", "c"] {
+        produce(&partition, &[value], Acks::All).await;
+    }
+    assert_eq!(partition.delete_records(2).await, Ok(2));
+    assert_eq!(partition.delete_records(1).await, Ok(2));
+    assert_eq!(
+        partition.delete_records(4).await,
+        Err(ErrorCode::OffsetOutOfRange)
+    );
+    assert_eq!(
+        partition.delete_records(-2).await,
+        Err(ErrorCode::OffsetOutOfRange)
+    );
+    let read = partition.read(1, 1, FetchBound::HighWatermark, true);
+    assert_eq!(read.await.unwrap_err(), ErrorCode::OffsetOutOfRange);
+    assert_eq!(partition.delete_records(-1).await, Ok(3));
+    assert_eq!(produce(&partition, &["d"], Acks::All).await, 3);
+
+    let compacted = TopicConfig {
+        cleanup_policy: CleanupPolicy {
+            delete: false,
+            compact: true,
+        },
+        ..TopicConfig::default()
+    };
+    let partition = fixture.create("compacted", 2, compacted);
+    assert_eq!(
+        partition.delete_records(0).await,
+        Err(ErrorCode::PolicyViolation)
+    );
+}
+
+#[tokio::test]
+async fn a_restart_finds_everything_and_puts_strays_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let fixture = Fixture::at(directory.path().into(), None);
+        let partition = fixture.create("kept", 1, TopicConfig::default());
+        produce(&partition, &["a", "b"], Acks::All).await;
+        let partition = fixture.create("stray", 2, TopicConfig::default());
+        produce(&partition, &["a"], Acks::All).await;
+    }
+    let fixture = Fixture::at(directory.path().into(), None);
+    let partition = fixture.create("kept", 1, TopicConfig::default());
+    let image = Arc::clone(&fixture.image.lock());
+    fixture.replicas.remove_strays(&image);
+    assert!(directory.path().join("kept-0").exists());
+    assert!(!directory.path().join("stray-0").exists());
+    assert_eq!(partition.open().await, Ok(()));
+    assert_eq!(partition.high_watermark(), 2);
+    let directories = fixture.replicas.describe_log_dirs(|_| true).await;
+    let (described, bytes) = &directories[0].partitions[0];
+    assert_eq!(*described, TopicPartition::new("kept", 0));
+    assert!(*bytes > 60);
+}
+
+#[test]
+fn an_idle_partition_is_small() {
+    let size = size_of::<Partition>() + size_of::<Arc<Partition>>();
+    assert!(size < 400, "{size}");
+}
