@@ -1,7 +1,13 @@
 //! What this broker believes about the cluster: an immutable image, replaced as the registry changes.
 
 mod cache;
+mod delta;
 mod image;
+mod resolver;
+mod watcher;
 
 pub use cache::{ImageListener, MetadataCache};
+pub use delta::initial as initial_partition;
 pub use image::{Broker, Endpoint, Image, Partition, Topic, is_internal};
+pub use resolver::{Resolver, ResolverAt};
+pub use watcher::Watcher;

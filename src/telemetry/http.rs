@@ -152,7 +152,8 @@ async fn page(socket: &mut (impl AsyncWrite + Unpin), pages: &Pages) -> std::io:
         pages.source.as_ref(),
         pages.clock.now(),
         wall_seconds,
-    );
+    )
+    .await;
     let head =
         format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: {CONTENT_TYPE}\r\n\r\n");
     socket.write_all(head.as_bytes()).await?;
@@ -179,8 +180,8 @@ mod tests {
         fn partitions(&self) -> Vec<PartitionSample> {
             Vec::new()
         }
-        fn groups(&self) -> Vec<GroupSample> {
-            Vec::new()
+        fn groups(&self) -> futures_util::future::BoxFuture<'_, Vec<GroupSample>> {
+            Box::pin(std::future::ready(Vec::new()))
         }
     }
 

@@ -127,7 +127,7 @@ const PARTS: &[Part] = &[
 
 impl Scrape {
     /// `wall_seconds` since 1970 tells how long the process runs.
-    pub fn new(
+    pub async fn new(
         metrics: &Arc<Metrics>,
         source: &dyn ScrapeSource,
         now: Instant,
@@ -141,7 +141,7 @@ impl Scrape {
             now,
             cluster: source.cluster(),
             partitions: source.partitions(),
-            groups: source.groups(),
+            groups: source.groups().await,
             process,
             idle: (1.0 - process.cpu_seconds / available).clamp(0.0, 1.0),
             next: 0,
@@ -636,19 +636,19 @@ mod tests {
             vec![partition(0, 2), partition(1, 1)]
         }
 
-        fn groups(&self) -> Vec<GroupSample> {
+        fn groups(&self) -> futures_util::future::BoxFuture<'_, Vec<GroupSample>> {
             let offset = |partition, offset, lag| GroupOffsetSample {
                 topic: "orders".into(),
                 partition,
                 offset,
                 lag,
             };
-            vec![GroupSample {
+            Box::pin(std::future::ready(vec![GroupSample {
                 group: "a \"quoted\\\ngroup".to_string(),
                 state: GroupStateSample::Stable,
                 members: 3,
                 offsets: vec![offset(0, 4, Some(5)), offset(1, 9, Some(0))],
-            }]
+            }]))
         }
     }
 
@@ -673,7 +673,10 @@ mod tests {
         metrics.listener(&listener).opened();
         let _software = metrics.client_software(&listener, "apache-kafka-java", "4.4.0");
         let clock = ManualClock::new(1_900_000_000_000);
-        Scrape::new(&metrics, &OneOfEach, clock.now(), 1_900_000_000.0).page()
+        let scrape = Scrape::new(&metrics, &OneOfEach, clock.now(), 1_900_000_000.0);
+        futures_util::FutureExt::now_or_never(scrape)
+            .unwrap()
+            .page()
     }
 
     #[test]

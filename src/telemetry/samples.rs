@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use futures_util::future::BoxFuture;
+
 use crate::types::{BrokerId, Offset, PartitionId, TopicName};
 
 /// One partition of the cluster.
@@ -84,5 +86,5 @@ pub trait ScrapeSource: Debug + Send + Sync {
     /// Every partition of the cluster, sorted by topic and partition.
     fn partitions(&self) -> Vec<PartitionSample>;
     /// Every group that this broker coordinates, sorted by name.
-    fn groups(&self) -> Vec<GroupSample>;
+    fn groups(&self) -> BoxFuture<'_, Vec<GroupSample>>;
 }

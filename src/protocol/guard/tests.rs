@@ -183,7 +183,7 @@ proptest! {
         let (api, schema, version) = all[at.index(all.len())];
         let author = Author::write(schema, version, &choices);
         prop_assert!(check(schema.key, version, &author.body).is_ok(), "{:?}", api);
-        let mut bytes = Bytes::from(author.body.clone());
+        let mut bytes = Bytes::from(author.body);
         let request = RequestKind::decode(api, &mut bytes, version).unwrap();
         let mut encoded = BytesMut::new();
         request.encode(&mut encoded, version).unwrap();

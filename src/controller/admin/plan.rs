@@ -1,0 +1,299 @@
+//! What a request to create topics or partitions comes to: Kafka's checks, in its order and with its
+//! words (`ReplicationControlManager`). Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{NewPartitions, NewTopic};
+use crate::config::{BrokerValues, TopicConfig, keys};
+use crate::controller::placement::{
+    PlacementError, internal_replication_factor, least_loaded_first, place,
+};
+use crate::metadata::{Image, is_internal};
+use crate::types::{ApiError, BrokerId, ErrorCode};
+
+/// Kafka's bound for one request (`MAX_PARTITIONS_PER_BATCH`).
+pub(super) const PARTITIONS_MAX: usize = 10_000;
+const NAME_LENGTH_MAX: usize = 249;
+
+/// What counts where a request leaves it open.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Defaults {
+    pub(super) num_partitions: i32,
+    pub(super) replication_factor: i16,
+}
+
+/// A topic that may be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PlannedTopic {
+    pub(super) name: String,
+    pub(super) replicas: Vec<Vec<BrokerId>>,
+    pub(super) configs: BTreeMap<String, String>,
+}
+
+/// Checks the parts of `topic` that do not concern its configs, and places its partitions.
+pub(super) fn plan_topic(
+    image: &Image,
+    defaults: Defaults,
+    topic: &NewTopic,
+) -> Result<Vec<Vec<BrokerId>>, ApiError> {
+    if !topic.assignments.is_empty() {
+        return manual(image, topic);
+    }
+    if topic.replication_factor < -1 || topic.replication_factor == 0 {
+        return Err(ApiError::new(
+            ErrorCode::InvalidReplicationFactor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        ));
+    }
+    if topic.num_partitions < -1 || topic.num_partitions == 0 {
+        return Err(ApiError::new(
+            ErrorCode::InvalidPartitions,
+            "Number of partitions was set to an invalid non-positive value.",
+        ));
+    }
+    let (partitions, factor) = counts(defaults, topic);
+    placed(image, partitions, factor)
+}
+
+/// How many partitions `topic` asks for.
+pub(super) fn partitions_asked(defaults: Defaults, topic: &NewTopic) -> usize {
+    match topic.assignments.len() {
+        0 => counts(defaults, topic).0,
+        assigned => assigned,
+    }
+}
+
+fn counts(defaults: Defaults, topic: &NewTopic) -> (usize, usize) {
+    let partitions = match topic.num_partitions {
+        -1 => defaults.num_partitions,
+        partitions => partitions,
+    };
+    let factor = match topic.replication_factor {
+        -1 if is_internal(&topic.name) => {
+            internal_replication_factor(defaults.replication_factor, usize::MAX)
+        }
+        -1 => defaults.replication_factor,
+        factor => factor,
+    };
+    (
+        usize::try_from(partitions).unwrap_or_default(),
+        usize::try_from(factor).unwrap_or_default(),
+    )
+}
+
+fn placed(image: &Image, partitions: usize, factor: usize) -> Result<Vec<Vec<BrokerId>>, ApiError> {
+    place(&least_loaded_first(image), partitions, factor).map_err(|error: PlacementError| {
+        ApiError::new(ErrorCode::InvalidReplicationFactor, error.to_string())
+    })
+}
+
+/// Kafka's `Topic.validate` and the check for names that differ only in `.` and `_`.
+pub(super) fn check_name(image: &Image, name: &str) -> Result<(), ApiError> {
+    if let Some(reason) = name_fault(name) {
+        return Err(ApiError::new(
+            ErrorCode::InvalidTopicException,
+            format!("Topic name is invalid: {reason}"),
+        ));
+    }
+    if image.topics.contains_key(name) {
+        return Err(ApiError::new(
+            ErrorCode::TopicAlreadyExists,
+            format!("Topic '{name}' already exists."),
+        ));
+    }
+    if name.contains(['.', '_']) {
+        let unified = name.replace('.', "_");
+        let colliding = image
+            .topics
+            .keys()
+            .find(|other| other.len() == name.len() && other.replace('.', "_") == unified);
+        if let Some(other) = colliding {
+            return Err(ApiError::new(
+                ErrorCode::InvalidTopicException,
+                format!("Topic '{name}' collides with existing topic: {other}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn name_fault(name: &str) -> Option<String> {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    match name {
+        "" => Some("the empty string is not allowed".to_owned()),
+        "." | ".." => Some(format!("'{name}' is not allowed")),
+        // Java counts UTF-16 units.
+        _ if name.encode_utf16().count() > NAME_LENGTH_MAX => Some(format!(
+            "the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+        )),
+        _ if !name.bytes().all(legal) => Some(format!(
+            "'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        )),
+        _ => None,
+    }
+}
+
+/// Checks what is to be set on a topic, and returns it. `null` is no value to create a topic with.
+pub(super) fn check_configs(
+    values: &BrokerValues,
+    configs: &[(String, Option<String>)],
+) -> Result<BTreeMap<String, String>, ApiError> {
+    let invalid = |message| Err(ApiError::new(ErrorCode::InvalidConfig, message));
+    let mut checked = BTreeMap::new();
+    let nulls: Vec<_> = configs
+        .iter()
+        .filter(|(_, value)| value.is_none())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !nulls.is_empty() {
+        return invalid(format!(
+            "Null value not supported for topic configs: {}",
+            nulls.join(",")
+        ));
+    }
+    for (name, value) in configs {
+        let value = value.clone().unwrap_or_default();
+        let Some(key) = keys::topic_key(name) else {
+            return invalid(format!("Unknown topic config name: {name}"));
+        };
+        if let Err(violation) = key.parse(&value) {
+            return invalid(violation.kafka_message(name));
+        }
+        checked.insert(name.clone(), value);
+    }
+    match TopicConfig::resolve(values, &checked) {
+        Ok(_) => Ok(checked),
+        Err(error) => invalid(format!(
+            "Invalid value {} for configuration {}: {}",
+            error.value, error.key, error.fix
+        )),
+    }
+}
+
+fn manual(image: &Image, topic: &NewTopic) -> Result<Vec<Vec<BrokerId>>, ApiError> {
+    if topic.replication_factor != -1 {
+        return Err(ApiError::new(
+            ErrorCode::InvalidRequest,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        ));
+    }
+    if topic.num_partitions != -1 {
+        return Err(ApiError::new(
+            ErrorCode::InvalidRequest,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        ));
+    }
+    let mut by_index = BTreeMap::new();
+    let mut factor = None;
+    for (index, replicas) in &topic.assignments {
+        if by_index.contains_key(index) {
+            return Err(assignment(format!(
+                "Found multiple manual partition assignments for partition {index}"
+            )));
+        }
+        check_assignment(image, replicas, factor)?;
+        factor = Some(replicas.len());
+        by_index.insert(*index, replicas.clone());
+    }
+    if !(0..)
+        .zip(by_index.keys())
+        .all(|(expected, index)| *index == expected)
+    {
+        return Err(assignment(
+            "partitions should be a consecutive 0-based integer sequence".to_owned(),
+        ));
+    }
+    Ok(by_index.into_values().collect())
+}
+
+fn assignment(message: String) -> ApiError {
+    ApiError::new(ErrorCode::InvalidReplicaAssignment, message)
+}
+
+fn check_assignment(
+    image: &Image,
+    replicas: &[BrokerId],
+    factor: Option<usize>,
+) -> Result<(), ApiError> {
+    if replicas.is_empty() {
+        return Err(assignment(
+            "The manual partition assignment includes an empty replica list.".to_owned(),
+        ));
+    }
+    let mut sorted = replicas.to_vec();
+    sorted.sort_unstable();
+    let mut seen = BTreeSet::new();
+    for id in &sorted {
+        if !image.brokers.contains_key(id) {
+            return Err(assignment(format!(
+                "The manual partition assignment includes broker {id}, but no such broker is \
+                 registered."
+            )));
+        }
+        if !seen.insert(id) {
+            return Err(assignment(format!(
+                "The manual partition assignment includes the broker {id} more than once."
+            )));
+        }
+    }
+    match factor {
+        Some(factor) if factor != replicas.len() => Err(assignment(format!(
+            "The manual partition assignment includes a partition with {} replica(s), but this is \
+             not consistent with previous partitions, which have {factor} replica(s).",
+            replicas.len()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The replicas of the partitions to be added to a topic that has those of `existing`.
+pub(super) fn plan_partitions(
+    image: &Image,
+    topic: &NewPartitions,
+    existing: &[Vec<BrokerId>],
+) -> Result<Vec<Vec<BrokerId>>, ApiError> {
+    let count = usize::try_from(topic.count).unwrap_or_default();
+    let has = existing.len();
+    let fault = |message| Err(ApiError::new(ErrorCode::InvalidPartitions, message));
+    if topic.count >= 0 && count == has {
+        return fault(format!("Topic already has {has} partition(s)."));
+    }
+    if count < has {
+        return fault(format!(
+            "The topic {} currently has {has} partition(s); {} would not be an increase.",
+            topic.name, topic.count
+        ));
+    }
+    let additional = count - has;
+    if let Some(assignments) = &topic.assignments
+        && assignments.len() != additional
+    {
+        return Err(assignment(format!(
+            "Attempted to add {additional} additional partition(s), but only {} assignment(s) were \
+             specified.",
+            assignments.len()
+        )));
+    }
+    if additional > PARTITIONS_MAX {
+        return Err(too_many());
+    }
+    let factor = existing.first().map_or(1, Vec::len);
+    if let Some(assignments) = &topic.assignments {
+        for replicas in assignments {
+            check_assignment(image, replicas, Some(factor))?;
+        }
+        return Ok(assignments.clone());
+    }
+    placed(image, additional, factor)
+}
+
+/// A request that asks for more partitions than one transaction of Kafka's controller may make.
+pub(super) fn too_many() -> ApiError {
+    ApiError::new(
+        ErrorCode::PolicyViolation,
+        "Excessively large number of partitions per request.",
+    )
+}
+
+#[cfg(test)]
+mod tests;
