@@ -1,6 +1,7 @@
 //! One replica of one partition, and all of them. The only writers of the logs.
 
 mod append;
+mod batches;
 mod fetch;
 mod fetch_session;
 mod partition;

@@ -222,7 +222,7 @@ impl Partition {
 }
 
 impl OpenPartition<'_> {
-    fn read(&self, request: ReadRequest) -> Result<PartitionRead, ErrorCode> {
+    pub(super) fn read(&self, request: ReadRequest) -> Result<PartitionRead, ErrorCode> {
         let bounds = self.partition.bounds(request)?;
         let start = self.log.log_start_offset();
         if request.offset < start || request.offset > self.log.log_end_offset() {
