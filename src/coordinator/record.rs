@@ -96,13 +96,6 @@ pub struct MemberValue {
 pub struct MalformedRecord(&'static str);
 
 impl GroupRecord {
-    /// The group that the record is about.
-    pub fn group(&self) -> &Arc<str> {
-        match self {
-            Self::Offset { group, .. } | Self::Group { group, .. } => group,
-        }
-    }
-
     /// The record's key. Strings longer than [`STRING_BYTES_MAX`] must have been refused before.
     pub fn encode_key(&self) -> Bytes {
         let mut out = BytesMut::new();

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::{Decodable, Encodable};
 
@@ -78,6 +80,20 @@ pub(super) fn encode<B: Encodable>(request: &RequestInfo, body: &B) -> Completio
                 describe(request)
             ))
         }
+    }
+}
+
+/// Lets a handler run up to where it first waits. By then it has asked whom it has to ask, so that the
+/// requests of a connection keep their order; the rest of it comes later.
+pub(super) fn begun(mut answer: BoxFuture<'static, Completion>) -> Completion {
+    match (&mut answer).now_or_never() {
+        Some(completion) => completion,
+        None => Completion::Later(Box::pin(async move {
+            match answer.await {
+                Completion::Ready(response) => Some(response),
+                _ => None,
+            }
+        })),
     }
 }
 

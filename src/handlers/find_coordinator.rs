@@ -45,7 +45,10 @@ fn message(version: i16, text: &str) -> Option<StrBytes> {
 }
 
 fn text(error: &ApiError) -> String {
-    error.message.clone().unwrap_or_else(|| error.code.to_string())
+    error
+        .message
+        .clone()
+        .unwrap_or_else(|| error.code.to_string())
 }
 
 fn coordinator(key: StrBytes, found: Result<(i32, Endpoint), ApiError>) -> Coordinator {

@@ -65,7 +65,13 @@ fn to_response(version: i16, reply: JoinReply) -> JoinGroupResponse {
     JoinGroupResponse::default()
         .with_error_code(reply.error.code())
         .with_generation_id(reply.generation)
-        .with_protocol_type(reply.protocol_type.as_ref().map(str_bytes).filter(|_| version >= 7))
+        .with_protocol_type(
+            reply
+                .protocol_type
+                .as_ref()
+                .map(str_bytes)
+                .filter(|_| version >= 7),
+        )
         // Not nullable before v7.
         .with_protocol_name(name.or_else(|| (version < 7).then(StrBytes::default)))
         .with_leader(str_bytes(&reply.leader))

@@ -6,19 +6,31 @@
 mod api_versions;
 mod context;
 mod current_leader;
+mod delete_groups;
 mod delete_records;
 mod describe_cluster;
+mod describe_groups;
 mod describe_log_dirs;
 mod describe_producers;
 mod describe_quorum;
 mod describe_topic_partitions;
 mod dispatch;
 mod fetch;
+mod find_coordinator;
+mod group_names;
+mod heartbeat;
+mod join_group;
+mod leave_group;
+mod list_groups;
 mod list_offsets;
 mod list_partition_reassignments;
 mod metadata;
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
 mod offset_for_leader_epoch;
 mod produce;
+mod sync_group;
 
 use std::sync::Arc;
 
@@ -61,7 +73,8 @@ pub fn api(key: i16) -> Option<&'static Api> {
 }
 
 /// `Name min..=max => module`: the module's `handle(&Context, &RequestInfo, NameRequest)` answers with
-/// a body for the codec; `=> raw module` has a `dispatch(Arc<Context>, Arc<RequestInfo>, Bytes)` of its
+/// a body for the codec; `=> later module` does the same, but what it waits for holds up no request
+/// behind it; `=> raw module` has a `dispatch(Arc<Context>, Arc<RequestInfo>, Bytes)` of its
 /// own that returns a boxed future of a [`Completion`].
 macro_rules! apis {
     ($($api:ident $min:literal..=$max:literal $(($advertised:literal))? => $($handler:ident)+,)*) => {
@@ -77,6 +90,21 @@ macro_rules! apis {
     (@advertised $min:literal) => { $min };
     (@advertised $min:literal $advertised:literal) => { $advertised };
     (@handler raw $module:ident) => { $module::dispatch };
+    (@handler later $module:ident) => {
+        |context, request, body| {
+            Box::pin(async move {
+                let body = match dispatch::decode(&request, body) {
+                    Ok(body) => body,
+                    Err(reason) => return Completion::Close(reason),
+                };
+                let answer = async move {
+                    let response = $module::handle(&context, &request, body).await;
+                    dispatch::encode(&request, &response)
+                };
+                dispatch::begun(Box::pin(answer))
+            })
+        }
+    };
     (@handler $module:ident) => {
         |context, request, body| {
             Box::pin(async move {
@@ -96,11 +124,22 @@ apis! {
     Fetch 4..=18 => raw fetch,
     ListOffsets 1..=10 => list_offsets,
     Metadata 0..=13 => metadata,
+    OffsetCommit 2..=9 => later offset_commit,
+    OffsetFetch 1..=9 => later offset_fetch,
+    FindCoordinator 0..=6 => find_coordinator,
+    JoinGroup 0..=9 => later join_group,
+    Heartbeat 0..=4 => later heartbeat,
+    LeaveGroup 0..=5 => later leave_group,
+    SyncGroup 0..=5 => later sync_group,
+    DescribeGroups 0..=6 => later describe_groups,
+    ListGroups 0..=5 => later list_groups,
     ApiVersions 0..=4 => api_versions,
     DeleteRecords 0..=2 => delete_records,
     OffsetForLeaderEpoch 2..=4 => offset_for_leader_epoch,
     DescribeLogDirs 1..=4 => describe_log_dirs,
+    DeleteGroups 0..=2 => later delete_groups,
     ListPartitionReassignments 0..=0 => list_partition_reassignments,
+    OffsetDelete 0..=0 => later offset_delete,
     DescribeQuorum 0..=2 => describe_quorum,
     DescribeCluster 0..=2 => describe_cluster,
     DescribeProducers 0..=0 => describe_producers,

@@ -67,14 +67,16 @@ fn to_request(version: i16, body: &OffsetCommitRequest, topics: Vec<CommitTopic>
 fn known(image: &Image, topic: &OffsetCommitRequestTopic) -> Option<CommitTopic> {
     let found = image.topics.get(topic.name.as_str())?;
     let exists = |partition: &&OffsetCommitRequestPartition| {
-        usize::try_from(partition.partition_index)
-            .is_ok_and(|index| index < found.partitions.len())
+        usize::try_from(partition.partition_index).is_ok_and(|index| index < found.partitions.len())
     };
     let commit = |partition: &OffsetCommitRequestPartition| CommitPartition {
         partition: partition.partition_index,
         offset: partition.committed_offset,
         leader_epoch: partition.committed_leader_epoch,
-        metadata: arc(partition.committed_metadata.as_ref().unwrap_or(&StrBytes::default())),
+        metadata: arc(partition
+            .committed_metadata
+            .as_ref()
+            .unwrap_or(&StrBytes::default())),
     };
     let partitions = topic.partitions.iter().filter(exists);
     let partitions: Vec<_> = partitions.map(commit).collect();
@@ -90,7 +92,10 @@ fn answered(
     topic: &OffsetCommitRequestTopic,
     outcome: &Outcome,
 ) -> OffsetCommitResponseTopic {
-    let name = image.topics.get(topic.name.as_str()).map(|t| t.name.clone());
+    let name = image
+        .topics
+        .get(topic.name.as_str())
+        .map(|t| t.name.clone());
     let error = |partition: i32| {
         let exists = image.partition(&topic.name, partition).is_some();
         match (&name, outcome) {

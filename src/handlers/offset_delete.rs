@@ -41,8 +41,13 @@ fn known(image: &Image, topic: &OffsetDeleteRequestTopic) -> Option<(TopicName, 
     Some((found.name.clone(), partitions.filter(exists).collect()))
 }
 
-fn answered(topic: &OffsetDeleteRequestTopic, deleted: &PartitionErrors) -> OffsetDeleteResponseTopic {
-    let errors = deleted.iter().find(|(name, _)| **name == *topic.name.as_str());
+fn answered(
+    topic: &OffsetDeleteRequestTopic,
+    deleted: &PartitionErrors,
+) -> OffsetDeleteResponseTopic {
+    let errors = deleted
+        .iter()
+        .find(|(name, _)| **name == *topic.name.as_str());
     let error = |index: i32| {
         let found = errors.and_then(|(_, partitions)| partitions.iter().find(|(i, _)| *i == index));
         found.map_or(ErrorCode::UnknownTopicOrPartition, |(_, error)| *error)

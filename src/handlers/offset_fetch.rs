@@ -25,13 +25,16 @@ pub(crate) async fn handle(
     if request.api_version < 8 {
         return handle_one(context, request.api_version, &image, body).await;
     }
-    let asked = body.groups.into_iter().map(|group| async {
+    let asked = body.groups.iter().map(|group| async {
         let fetch = FetchRequest {
             group: arc(&group.group_id),
-            topics: group.topics.as_ref().map(|topics| wanted_v8(&image, topics)),
+            topics: group
+                .topics
+                .as_ref()
+                .map(|topics| wanted_v8(&image, topics)),
         };
         let fetched = context.groups.fetch_offsets(fetch).await;
-        answered_group(&group, fetched)
+        answered_group(group, fetched)
     });
     let groups = futures_util::future::join_all(asked).await;
     OffsetFetchResponse::default().with_groups(groups)
@@ -51,9 +54,7 @@ async fn handle_one(
     };
     match context.groups.fetch_offsets(fetch).await {
         Ok(topics) => OffsetFetchResponse::default().with_topics(answered(version, topics)),
-        Err(error) if version >= 2 => {
-            OffsetFetchResponse::default().with_error_code(error.code())
-        }
+        Err(error) if version >= 2 => OffsetFetchResponse::default().with_error_code(error.code()),
         // The first version has no place for an error but the partitions.
         Err(error) => {
             let topics = topics.unwrap_or_default().iter();
@@ -64,7 +65,10 @@ async fn handle_one(
 }
 
 fn id_of(image: &Image, topic: &str) -> TopicId {
-    image.topics.get(topic).map_or(TopicId::ZERO, |topic| topic.id)
+    image
+        .topics
+        .get(topic)
+        .map_or(TopicId::ZERO, |topic| topic.id)
 }
 
 fn wanted(image: &Image, topics: &[OffsetFetchRequestTopic]) -> Vec<FetchTopic> {

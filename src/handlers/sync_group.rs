@@ -16,7 +16,10 @@ pub(crate) async fn handle(
     let version = request.api_version;
     let names_missing = body.protocol_type.is_none() || body.protocol_name.is_none();
     if version >= 5 && names_missing {
-        return to_response(version, SyncReply::failed(ErrorCode::InconsistentGroupProtocol));
+        return to_response(
+            version,
+            SyncReply::failed(ErrorCode::InconsistentGroupProtocol),
+        );
     }
     let assignments = body.assignments.iter().map(|assignment| {
         let bytes = Bytes::copy_from_slice(&assignment.assignment);

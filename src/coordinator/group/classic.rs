@@ -46,7 +46,7 @@ pub(super) struct Member {
     pub(super) session_timeout_ms: i32,
     pub(super) protocols: Vec<Protocol>,
     pub(super) assignment: Bytes,
-    /// Waits for the join phase to end; counted in `ClassicGroup::awaiting_join`.
+    /// Waits for the join phase to end; counted in `ClassicGroup::joined_count`.
     join: Option<Token>,
     pub(super) sync: Option<Token>,
     /// Has not been part of a generation: it does not know its id, so it cannot send heartbeats.
@@ -115,7 +115,7 @@ pub(super) struct ClassicGroup {
     pub(super) pending_join: BTreeSet<Arc<str>>,
     pub(super) pending_sync: BTreeSet<Arc<str>>,
     /// How many members have `join` set.
-    pub(super) awaiting_join: usize,
+    pub(super) joined_count: usize,
     /// protocol → how many members offer it
     supported: BTreeMap<Arc<str>, usize>,
     /// `None`: not known, for want of members, of the consumer protocol, or of readable metadata.
@@ -140,7 +140,7 @@ impl ClassicGroup {
             static_members: BTreeMap::new(),
             pending_join: BTreeSet::new(),
             pending_sync: BTreeSet::new(),
-            awaiting_join: 0,
+            joined_count: 0,
             supported: BTreeMap::new(),
             subscribed_topics: None,
             new_member_added: false,
@@ -180,7 +180,7 @@ impl ClassicGroup {
     }
 
     pub(super) fn has_all_members_joined(&self) -> bool {
-        self.members.len() == self.awaiting_join && self.pending_join.is_empty()
+        self.members.len() == self.joined_count && self.pending_join.is_empty()
     }
 
     pub(super) fn is_consumer(&self) -> bool {
@@ -286,7 +286,7 @@ impl ClassicGroup {
     /// The one who waits for this member's join phase, once.
     pub(super) fn take_join(&mut self, id: &str) -> Option<Token> {
         let token = self.members.get_mut(id)?.join.take()?;
-        self.awaiting_join -= 1;
+        self.joined_count -= 1;
         Some(token)
     }
 
@@ -294,7 +294,7 @@ impl ClassicGroup {
         for protocol in &member.protocols {
             *self.supported.entry(protocol.name.clone()).or_insert(0) += 1;
         }
-        self.awaiting_join += usize::from(member.join.is_some());
+        self.joined_count += usize::from(member.join.is_some());
         self.members.insert(member.id.clone(), member);
     }
 
@@ -308,7 +308,7 @@ impl ClassicGroup {
                 }
             }
         }
-        self.awaiting_join -= usize::from(member.join.is_some());
+        self.joined_count -= usize::from(member.join.is_some());
         Some(member)
     }
 
@@ -459,7 +459,7 @@ impl ClassicGroup {
         let mut before = std::mem::take(&mut self.members);
         self.supported.clear();
         self.static_members.clear();
-        self.awaiting_join = 0;
+        self.joined_count = 0;
         self.generation = value.generation;
         self.protocol_type = (!value.protocol_type.is_empty()).then(|| value.protocol_type.clone());
         self.protocol.clone_from(&value.protocol);

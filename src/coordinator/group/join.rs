@@ -29,8 +29,7 @@ impl Shard {
             return;
         };
         if !accepts(group, &request.member_id, step.config.size_max) {
-            let id = request.member_id.clone();
-            step.remove(group, &id);
+            step.remove(group, &request.member_id);
             let error = ErrorCode::GroupMaxSizeReached;
             step.join_reply(token, JoinReply::failed(Arc::from(""), error));
         } else if !group.supports_protocols(&request.protocol_type, &request.protocols) {
@@ -52,7 +51,7 @@ fn accepts(group: &ClassicGroup, member_id: &str, size_max: usize) -> bool {
     match group.state {
         State::Empty => true,
         State::PreparingRebalance => {
-            member.is_some_and(|m| m.is_awaiting_join()) || group.awaiting_join < size_max
+            member.is_some_and(|m| m.is_awaiting_join()) || group.joined_count < size_max
         }
         State::CompletingRebalance | State::Stable => {
             member.is_some() || group.member_count() < size_max

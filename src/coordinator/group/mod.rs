@@ -20,8 +20,8 @@ pub use messages::{
     CommitPartition, CommitRequest, CommitTopic, DeleteOffsetsRequest, DescribedGroup,
     DescribedMember, FetchReply, FetchRequest, FetchTopic, GroupSnapshot, HeartbeatRequest,
     JoinReply, JoinRequest, JoinedMember, LeaveReply, LeaveRequest, LeavingMember, ListFilter,
-    ListedGroup, Note, Now, Outcome, PartitionErrors, Protocol, Reply, Request, SyncReply,
-    SyncRequest, Token,
+    ListedGroup, Now, Outcome, PartitionErrors, Protocol, Reply, Request, SyncReply, SyncRequest,
+    Token,
 };
 pub use offsets::CommittedOffset;
 
