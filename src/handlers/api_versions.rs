@@ -1,7 +1,7 @@
 //! ApiVersions: what this broker serves. Answered with response header 0 always (KIP-511).
 
 use kafka_protocol::messages::api_versions_response::ApiVersion;
-use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use kafka_protocol::messages::{ApiKey, ApiVersionsRequest, ApiVersionsResponse};
 
 use super::{APIS, Context, RequestInfo};
 use crate::protocol::{Completion, Response};
@@ -28,12 +28,14 @@ pub(crate) async fn handle(
         .with_finalized_features_epoch(if request.api_version >= 3 { 0 } else { -1 })
 }
 
-/// The answer to a version that we do not know: a v0 body with the list, so that the client can
-/// choose again on the same connection.
+/// The answer to a version that we do not know: a v0 body that says which versions of ApiVersions
+/// there are, so that the client can choose again on the same connection.
 pub(super) fn unsupported(correlation_id: i32) -> Completion {
+    let mut itself = served();
+    itself.retain(|api| api.api_key == ApiKey::ApiVersions as i16);
     let body = ApiVersionsResponse::default()
         .with_error_code(ErrorCode::UnsupportedVersion.code())
-        .with_api_keys(served());
+        .with_api_keys(itself);
     match Response::encode(correlation_id, 0, &body, 0) {
         Ok(response) => Completion::Ready(response),
         Err(error) => Completion::Close(error.to_string()),

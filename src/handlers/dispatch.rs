@@ -1,6 +1,7 @@
 //! From a frame to a completion: header, table, guard, codec.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -49,7 +50,30 @@ pub async fn dispatch(context: Arc<Context>, peer: Peer, mut frame: Bytes) -> Co
         peer: peer.address,
         received: context.clock.now(),
     });
-    (api.handler)(context, request, frame).await
+    context.metrics.request(header.api_key).request(version);
+    let received = request.received;
+    let clock = Arc::clone(&context.clock);
+    let counted = Arc::clone(&context);
+    let completion = (api.handler)(context, request, frame).await;
+    let local = clock.now() - received;
+    match completion {
+        Completion::Later(later) => Completion::Later(Box::pin(async move {
+            let response = later.await;
+            let remote = (clock.now() - received).saturating_sub(local);
+            counted
+                .metrics
+                .request(header.api_key)
+                .times(local, remote, Duration::ZERO);
+            response
+        })),
+        completion => {
+            counted
+                .metrics
+                .request(header.api_key)
+                .times(local, Duration::ZERO, Duration::ZERO);
+            completion
+        }
+    }
 }
 
 /// Decodes the body of a request that the table names. The error is the reason to close.
