@@ -1,1 +1,52 @@
-fn main() {}
+//! Arguments, configuration, logging, the broker, and the signals that stop it.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use ottla::broker::Broker;
+use ottla::cli::Arguments;
+use ottla::config::BrokerConfig;
+use ottla::telemetry::logging;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// More would only add stacks: the work is in the kernel and on the log directories' threads.
+const WORKER_THREADS_MAX: usize = 8;
+const EXIT_AT_ONCE: i32 = 130;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::of_process();
+    logging::init(|name| std::env::var(name).ok());
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ottla: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let file = arguments.file.as_deref();
+    let loaded = BrokerConfig::load(file, std::env::vars(), &arguments.overrides)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.min(WORKER_THREADS_MAX))
+        .thread_name("ottla")
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+        let broker = Broker::start(loaded).await?;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tokio::select! {
+            () = broker.stop() => Ok(()),
+            _ = terminate.recv() => std::process::exit(EXIT_AT_ONCE),
+            _ = interrupt.recv() => std::process::exit(EXIT_AT_ONCE),
+        }
+    })
+}

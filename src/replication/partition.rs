@@ -191,6 +191,25 @@ impl Partition {
         self.log.get().map_or(0, |log| log.size_bytes())
     }
 
+    /// Segments of the log; 0 before it was opened.
+    pub fn segment_count(&self) -> usize {
+        self.log.get().map_or(0, |log| log.segment_count())
+    }
+
+    /// The log directory failed.
+    pub fn is_offline(&self) -> bool {
+        self.state.lock().health == Health::Offline
+    }
+
+    /// Lets fetches go that wait for records: they answer with what there is.
+    pub(super) fn release_fetches(&self) {
+        let is_fetch = |waiter: &Waiter| matches!(waiter, Waiter::Fetch { .. });
+        let fetches = self.state.lock().waiters.take(is_fetch);
+        for waiter in fetches {
+            waiter.wake();
+        }
+    }
+
     /// Opens (and recovers) the log if that has not happened yet.
     pub fn open(self: &Arc<Self>) -> BoxFuture<'static, Result<(), ErrorCode>> {
         if self.log.get().is_some() {

@@ -118,6 +118,13 @@ impl Replicas {
         all.flatten().cloned().collect()
     }
 
+    /// Lets every fetch go that waits for records: the broker stops.
+    pub fn release_waiting_fetches(&self) {
+        for partition in self.partitions() {
+            partition.release_fetches();
+        }
+    }
+
     /// The log directories with their partitions and bytes. Opens the logs that `wanted` says; a
     /// partition without files counts to the first directory.
     pub async fn describe_log_dirs(

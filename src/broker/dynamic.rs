@@ -1,0 +1,52 @@
+//! Dynamic broker configs that act outside the topics: the image brings them, this applies them.
+
+use std::sync::Arc;
+
+use crate::config::BrokerConfig;
+use crate::metadata::{Image, ImageListener};
+use crate::net::{ConnectionLimitValues, ConnectionLimits};
+
+/// Applies dynamic broker configs.
+#[derive(Debug)]
+pub(super) struct DynamicConfig {
+    config: Arc<BrokerConfig>,
+    limits: Arc<ConnectionLimits>,
+}
+
+impl DynamicConfig {
+    pub(super) fn new(config: Arc<BrokerConfig>, limits: Arc<ConnectionLimits>) -> Self {
+        Self { config, limits }
+    }
+}
+
+impl ImageListener for DynamicConfig {
+    fn image_changed(&self, old: &Image, new: &Arc<Image>) {
+        let own = |image: &Image| image.broker_configs.get(&self.config.node_id).cloned();
+        if old.broker_defaults == new.broker_defaults && own(old) == own(new) {
+            return;
+        }
+        let own = own(new).unwrap_or_default();
+        self.limits.set(limits(
+            &self.config.with_dynamic(&new.broker_defaults, &own),
+        ));
+    }
+}
+
+/// The connection limits of a configuration.
+pub(super) fn limits(config: &BrokerConfig) -> ConnectionLimitValues {
+    let overrides = config.max_connections_per_ip_overrides.iter();
+    let by_listener = config.listeners.iter().filter_map(|listener| {
+        Some((
+            Arc::clone(&listener.name),
+            i64::from(listener.max_connections?),
+        ))
+    });
+    ConnectionLimitValues {
+        total: i64::from(config.max_connections),
+        per_ip: i64::from(config.max_connections_per_ip),
+        per_ip_overrides: overrides
+            .filter_map(|(ip, count)| Some((ip.parse().ok()?, i64::from(*count))))
+            .collect(),
+        per_listener: by_listener.collect(),
+    }
+}

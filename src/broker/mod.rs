@@ -1,0 +1,398 @@
+//! The composition root: builds the parts, starts them in order, stops them in the reverse order.
+//!
+//! Start: listeners are bound (so that a port that is taken is known at once, and port 0 gets its
+//! number), the registry opened, the broker registered, the directories locked, the image loaded, and
+//! only then is anybody served. Partitions open when they are asked for.
+
+mod dynamic;
+mod scrape;
+mod service;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{BrokerConfig, Listener, LoadedConfig};
+use crate::controller::{Admin, Session, SessionConfig};
+use crate::coordinator::GroupCoordinator;
+use crate::handlers::Context;
+use crate::log::{LogManager, LogManagerConfig};
+use crate::metadata::{MetadataCache, Resolver, Watcher};
+use crate::net::{BoundListener, ConnectionLimits, MemoryBudget, NetConfig, SocketOptions};
+use crate::registry::value::EndpointValue;
+use crate::registry::{Embedded, Etcd, EtcdConfig, Registry};
+use crate::replication::Replicas;
+use crate::telemetry::{BrokerState, Metrics};
+use crate::time::{Clock, SystemClock};
+
+/// How long answers that are under way may take at a stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// Newest batches kept in memory, for the whole broker.
+const TAIL_CACHE_BYTES: usize = 16 << 20;
+/// Answers outstanding on one connection.
+const IN_FLIGHT_MAX: usize = 100;
+/// Requests held at once where `queued.max.request.bytes` sets no limit: a part of the memory.
+const REQUEST_MEMORY_DIVISOR: u64 = 4;
+
+/// A running broker.
+#[derive(Debug)]
+pub struct Broker {
+    addresses: Vec<(Listener, SocketAddr)>,
+    metrics: Arc<Metrics>,
+    replicas: Arc<Replicas>,
+    groups: Arc<GroupCoordinator>,
+    logs: Arc<LogManager>,
+    /// Stops taking connections and requests.
+    closing: CancellationToken,
+    connections: TaskTracker,
+    /// Stops everything else.
+    stopping: CancellationToken,
+    background: TaskTracker,
+}
+
+impl Broker {
+    /// Starts and serves. The error says what is in the way, in words for an operator.
+    pub async fn start(loaded: LoadedConfig) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let metrics = Arc::new(Metrics::new());
+        metrics.set_state(BrokerState::Starting);
+        report(&loaded);
+        let mut config = loaded.config;
+        let bound = bind(&mut config)?;
+        let config = Arc::new(config);
+        let metrics_listeners = bind_metrics(&config).await?;
+
+        let registry = open_registry(&config, &clock).await?;
+        let session = Session::start(
+            Arc::clone(&registry),
+            session_config(&config),
+            clock.as_ref(),
+        )
+        .await
+        .context("register this broker")?;
+        let logs = LogManager::open(
+            log_config(&config, session.cluster_id()),
+            Arc::clone(&clock),
+        )
+        .context("open the log directories")?;
+        let watcher = Watcher::load(Arc::clone(&registry), Resolver::new(&config))
+            .await
+            .context("read the registry")?;
+        session.remove_orphans(&watcher.unattached_topics()).await?;
+        let metadata = watcher.cache();
+        let admin = Arc::new(Admin::new(
+            Arc::clone(&registry),
+            Arc::clone(&metadata),
+            Arc::clone(&config),
+            session.producer_ids(),
+        ));
+        let replicas = Arc::new(Replicas::new(
+            config.node_id,
+            config.fetch_session_slots,
+            Arc::clone(&logs),
+            Arc::clone(&clock),
+        ));
+        logs.set_flush_listener(replicas.flush_listener());
+        metadata.add_listener(Arc::clone(&replicas) as _);
+        replicas.remove_strays(&metadata.current());
+        let groups = Arc::new(GroupCoordinator::new(
+            &config,
+            Arc::clone(&metadata),
+            Arc::clone(&replicas),
+            Arc::clone(&clock),
+        ));
+        metadata.add_listener(Arc::clone(&groups) as _);
+        let limits = Arc::new(ConnectionLimits::new(dynamic::limits(&config)));
+        metadata.add_listener(Arc::new(dynamic::DynamicConfig::new(
+            Arc::clone(&config),
+            Arc::clone(&limits),
+        )));
+        let context = Arc::new(Context {
+            config: Arc::clone(&config),
+            metadata: Arc::clone(&metadata),
+            replicas: Arc::clone(&replicas),
+            groups: Arc::clone(&groups),
+            admin,
+            metrics: Arc::clone(&metrics),
+            clock: Arc::clone(&clock),
+        });
+
+        let broker = Self {
+            addresses: bound
+                .iter()
+                .map(|(listener, bound)| (listener.clone(), bound.address))
+                .collect(),
+            metrics: Arc::clone(&metrics),
+            replicas,
+            groups,
+            logs,
+            closing: CancellationToken::new(),
+            connections: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            background: TaskTracker::new(),
+        };
+        broker
+            .background
+            .spawn(watcher.run(broker.stopping.clone()));
+        broker
+            .background
+            .spawn(session.run(clock, broker.stopping.clone()));
+        broker.serve_metrics(metrics_listeners, &context);
+        broker.serve(bound, &config, &limits, context);
+        metrics.set_state(BrokerState::Running);
+        broker.announce(&config, &metadata);
+        Ok(broker)
+    }
+
+    /// Each listener with the address it is bound to.
+    pub fn addresses(&self) -> &[(Listener, SocketAddr)] {
+        &self.addresses
+    }
+
+    fn serve(
+        &self,
+        bound: Vec<(Listener, BoundListener)>,
+        config: &BrokerConfig,
+        limits: &Arc<ConnectionLimits>,
+        context: Arc<Context>,
+    ) {
+        let net = NetConfig {
+            request_bytes_max: usize::try_from(config.socket_request_max_bytes).unwrap_or(0),
+            idle_max: Duration::from_millis(config.connections_max_idle_ms.unsigned_abs()),
+            in_flight_max: IN_FLIGHT_MAX,
+        };
+        let budget = MemoryBudget::new(request_memory(config));
+        let names = bound.iter().map(|(listener, _)| &listener.name);
+        let service = Arc::new(service::KafkaService::new(context, names));
+        for (_, listener) in bound {
+            self.background.spawn(listener.serve(
+                Arc::clone(&service) as _,
+                net,
+                Arc::clone(limits),
+                budget.clone(),
+                self.connections.clone(),
+                self.closing.clone(),
+            ));
+        }
+    }
+
+    fn serve_metrics(&self, listeners: Vec<tokio::net::TcpListener>, context: &Arc<Context>) {
+        for listener in listeners {
+            let pages = crate::telemetry::http::Pages {
+                metrics: Arc::clone(&self.metrics),
+                source: Arc::new(scrape::Source::new(Arc::clone(context))),
+                clock: Arc::clone(&context.clock),
+            };
+            let stopping = self.stopping.clone();
+            self.background.spawn(async move {
+                crate::telemetry::http::serve(listener, pages, stopping.cancelled()).await;
+            });
+        }
+    }
+
+    fn announce(&self, config: &BrokerConfig, metadata: &MetadataCache) {
+        let image = metadata.current();
+        let listeners: Vec<String> = self
+            .addresses
+            .iter()
+            .map(|(listener, address)| format!("{}://{address}", listener.name))
+            .collect();
+        tracing::info!(
+            node_id = config.node_id.0,
+            cluster_id = %image.cluster_id,
+            listeners = listeners.join(","),
+            log_dirs = ?config.log_dirs,
+            topics = image.topics.len(),
+            "serving"
+        );
+    }
+
+    /// Refuses new work, answers what is in flight, flushes and writes the checkpoints.
+    pub async fn stop(self) {
+        tracing::info!("stopping");
+        self.metrics
+            .set_state(BrokerState::PendingControlledShutdown);
+        self.closing.cancel();
+        self.replicas.release_waiting_fetches();
+        self.connections.close();
+        let quiet = async {
+            self.groups.shutdown().await;
+            self.connections.wait().await;
+        };
+        if tokio::time::timeout(STOP_PATIENCE, quiet).await.is_err() {
+            tracing::warn!("some connections were cut off");
+        }
+        self.metrics.set_state(BrokerState::ShuttingDown);
+        self.stopping.cancel();
+        self.background.close();
+        if tokio::time::timeout(STOP_PATIENCE, self.background.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some background work was cut off");
+        }
+        self.logs.close();
+        self.metrics.set_state(BrokerState::NotRunning);
+        tracing::info!("stopped");
+    }
+}
+
+/// One line for each kind of thing in the configuration that has no effect.
+fn report(loaded: &LoadedConfig) {
+    if !loaded.unknown.is_empty() {
+        tracing::warn!(
+            keys = loaded.unknown.join(","),
+            "unknown configuration keys"
+        );
+    }
+    if !loaded.ignored.is_empty() {
+        tracing::warn!(
+            keys = loaded.ignored.join(","),
+            "configuration keys that have no use here"
+        );
+    }
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// Binds the listeners; where a port is 0 the one that was given is advertised.
+fn bind(config: &mut BrokerConfig) -> anyhow::Result<Vec<(Listener, BoundListener)>> {
+    let explicit = |key, value| config.values.explicit(key).map_or(-1, |_| value);
+    let options = SocketOptions {
+        send_buffer_bytes: explicit("socket.send.buffer.bytes", config.socket_send_buffer_bytes),
+        receive_buffer_bytes: explicit(
+            "socket.receive.buffer.bytes",
+            config.socket_receive_buffer_bytes,
+        ),
+        backlog: config.socket_listen_backlog_size,
+    };
+    let mut all = Vec::with_capacity(config.listeners.len());
+    for listener in &mut config.listeners {
+        let bound = crate::net::bind(&listener.name, &listener.host, listener.port, options)
+            .with_context(|| {
+                let Listener {
+                    name, host, port, ..
+                } = &*listener;
+                format!("listeners={name}://{host}:{port}: cannot bind; choose a free address")
+            })?;
+        if listener.advertised_port == 0 {
+            listener.advertised_port = bound.address.port();
+        }
+        all.push((listener.clone(), bound));
+    }
+    Ok(all)
+}
+
+/// A port that was asked for must be free; the default one may be taken by another broker.
+async fn bind_metrics(config: &BrokerConfig) -> anyhow::Result<Vec<tokio::net::TcpListener>> {
+    let mut bound = Vec::new();
+    for address in &config.metrics_listeners {
+        let host = if address.host.is_empty() {
+            "0.0.0.0"
+        } else {
+            &address.host
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        match tokio::net::TcpListener::bind((host, address.port)).await {
+            Ok(listener) => bound.push(listener),
+            Err(error) if config.metrics_listeners_configured => {
+                return Err(error).with_context(|| {
+                    let port = address.port;
+                    format!("metrics.listeners={host}:{port}: cannot bind; choose a free address")
+                });
+            }
+            Err(error) => {
+                tracing::warn!(host, port = address.port, %error, "no metrics: cannot bind");
+            }
+        }
+    }
+    Ok(bound)
+}
+
+async fn open_registry(
+    config: &BrokerConfig,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Arc<dyn Registry>> {
+    if config.etcd_endpoints.is_empty() {
+        let directory = config
+            .log_dirs
+            .first()
+            .context("log.dirs names no directory")?;
+        let path = directory.join("registry.redb");
+        let registry = Embedded::open(path, Arc::clone(clock))
+            .await
+            .with_context(|| format!("log.dirs={}: open the registry", directory.display()))?;
+        return Ok(Arc::new(registry));
+    }
+    let etcd = EtcdConfig::new(config.etcd_endpoints.clone(), config.etcd_prefix.clone());
+    let registry = Etcd::connect(&etcd).await.with_context(|| {
+        format!(
+            "etcd.endpoints={}: connect to etcd",
+            config.etcd_endpoints.join(",")
+        )
+    })?;
+    Ok(Arc::new(registry))
+}
+
+fn session_config(config: &BrokerConfig) -> SessionConfig {
+    let endpoints = config.listeners.iter().map(|listener| EndpointValue {
+        listener: listener.name.to_string(),
+        host: listener.advertised_host.clone(),
+        port: listener.advertised_port,
+    });
+    let is_embedded = config.etcd_endpoints.is_empty();
+    let ttl = match is_embedded {
+        true => Duration::from_secs(3600),
+        false => Duration::from_millis(u64::from(config.broker_session_timeout_ms.unsigned_abs())),
+    };
+    SessionConfig {
+        broker: config.node_id,
+        endpoints: endpoints.collect(),
+        rack: config.rack.clone(),
+        cluster_id: config.cluster_id.clone(),
+        ttl,
+        revoke_at_stop: !is_embedded,
+    }
+}
+
+fn log_config(config: &BrokerConfig, cluster_id: &str) -> LogManagerConfig {
+    LogManagerConfig {
+        directories: config.log_dirs.clone(),
+        cluster_id: cluster_id.to_owned(),
+        node_id: config.node_id.0,
+        tail_cache_bytes: TAIL_CACHE_BYTES,
+        initial_task_delay_ms: config.log_initial_task_delay_ms,
+        flush_offset_checkpoint_interval_ms: i64::from(
+            config.log_flush_offset_checkpoint_interval_ms,
+        ),
+        flush_start_offset_checkpoint_interval_ms: i64::from(
+            config.log_flush_start_offset_checkpoint_interval_ms,
+        ),
+        producer_id_expiration_ms: i64::from(config.producer_id_expiration_ms),
+        producer_id_expiration_check_interval_ms: i64::from(
+            config.producer_id_expiration_check_interval_ms,
+        ),
+        recovery_threads: usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1),
+    }
+}
+
+/// `queued.max.request.bytes`, or a part of the machine's memory.
+fn request_memory(config: &BrokerConfig) -> usize {
+    if let Ok(bytes @ 1..) = usize::try_from(config.queued_max_request_bytes) {
+        return bytes;
+    }
+    let total = std::fs::read_to_string(Path::new("/proc/meminfo"))
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+            line.split_whitespace().nth(1)?.parse::<u64>().ok()
+        });
+    let bytes = total.unwrap_or(4 << 20) * 1024 / REQUEST_MEMORY_DIVISOR;
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,53 @@
+//! Frames from the sockets to the handlers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+use crate::handlers::{Context, Peer, dispatch};
+use crate::net::{PeerInfo, Service};
+use crate::protocol::Completion;
+use crate::telemetry::ListenerMetrics;
+use crate::types::ListenerName;
+
+/// Serves Kafka's protocol.
+#[derive(Debug)]
+pub(super) struct KafkaService {
+    context: Arc<Context>,
+    listeners: BTreeMap<ListenerName, Arc<ListenerMetrics>>,
+}
+
+impl KafkaService {
+    pub(super) fn new<'a>(
+        context: Arc<Context>,
+        listeners: impl Iterator<Item = &'a ListenerName>,
+    ) -> Self {
+        let handle = |name: &ListenerName| (Arc::clone(name), context.metrics.listener(name));
+        let listeners = listeners.map(handle).collect();
+        Self { context, listeners }
+    }
+}
+
+impl Service for KafkaService {
+    fn dispatch(&self, peer: &PeerInfo, frame: Bytes) -> BoxFuture<'static, Completion> {
+        let peer = Peer {
+            listener: Arc::clone(&peer.listener),
+            address: peer.address,
+        };
+        Box::pin(dispatch(Arc::clone(&self.context), peer, frame))
+    }
+
+    fn connected(&self, peer: &PeerInfo) {
+        if let Some(metrics) = self.listeners.get(&peer.listener) {
+            metrics.opened();
+        }
+    }
+
+    fn disconnected(&self, peer: &PeerInfo) {
+        if let Some(metrics) = self.listeners.get(&peer.listener) {
+            metrics.closed();
+        }
+    }
+}
