@@ -10,7 +10,8 @@ use crate::types::BrokerId;
 pub enum PlacementError {
     #[error(
         "Unable to replicate the partition {0} time(s): The target replication factor of {0} \
-         cannot be reached because only {1} broker(s) are registered."
+         cannot be reached because only {1} broker(s) are registered or some brokers have all their \
+         log directories cordoned."
     )]
     TooFewBrokers(usize, usize),
 }
@@ -100,7 +101,8 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "Unable to replicate the partition 3 time(s): The target replication factor of 3 \
-             cannot be reached because only 1 broker(s) are registered."
+             cannot be reached because only 1 broker(s) are registered or some brokers have all \
+             their log directories cordoned."
         );
         assert!(place(&[], 1, 1).is_err());
     }

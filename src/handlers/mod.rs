@@ -5,9 +5,12 @@
 
 mod api_versions;
 mod context;
+mod create_partitions;
+mod create_topics;
 mod current_leader;
 mod delete_groups;
 mod delete_records;
+mod delete_topics;
 mod describe_cluster;
 mod describe_groups;
 mod describe_log_dirs;
@@ -19,6 +22,7 @@ mod fetch;
 mod find_coordinator;
 mod group_names;
 mod heartbeat;
+mod init_producer_id;
 mod join_group;
 mod leave_group;
 mod list_groups;
@@ -33,6 +37,7 @@ mod produce;
 mod sync_group;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -66,6 +71,11 @@ impl std::fmt::Debug for Api {
 
 /// Decodes the body, runs the handler and encodes its answer.
 type Handler = fn(Arc<Context>, Arc<RequestInfo>, Bytes) -> BoxFuture<'static, Completion>;
+
+/// `timeoutMs` of an admin request. Zero is served as Kafka serves it: with REQUEST_TIMED_OUT.
+fn admin_timeout(timeout_ms: i32) -> Duration {
+    Duration::from_millis(u64::try_from(timeout_ms).unwrap_or_default())
+}
 
 /// Looks an API up by its key.
 pub fn api(key: i16) -> Option<&'static Api> {
@@ -134,9 +144,13 @@ apis! {
     DescribeGroups 0..=6 => later describe_groups,
     ListGroups 0..=5 => later list_groups,
     ApiVersions 0..=4 => api_versions,
+    CreateTopics 2..=7 => create_topics,
+    DeleteTopics 1..=6 => delete_topics,
     DeleteRecords 0..=2 => delete_records,
+    InitProducerId 0..=5 => init_producer_id,
     OffsetForLeaderEpoch 2..=4 => offset_for_leader_epoch,
     DescribeLogDirs 1..=4 => describe_log_dirs,
+    CreatePartitions 0..=3 => create_partitions,
     DeleteGroups 0..=2 => later delete_groups,
     ListPartitionReassignments 0..=0 => list_partition_reassignments,
     OffsetDelete 0..=0 => later offset_delete,

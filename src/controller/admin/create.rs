@@ -24,17 +24,24 @@ use crate::types::{ApiError, BrokerId, ErrorCode, PartitionId, TopicId};
 const AUTO_CREATE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Admin {
-    /// One result per topic, in order.
+    /// One result per topic, in order. No two may have one name. `timeout`: for the image to follow;
+    /// without any, nothing is done (REQUEST_TIMED_OUT), as in Kafka.
     pub async fn create_topics(
         &self,
         topics: Vec<NewTopic>,
         validate_only: bool,
         timeout: Duration,
     ) -> Vec<Result<CreatedTopic, ApiError>> {
+        if timeout.is_zero() {
+            return topics
+                .iter()
+                .map(|_| Err(ErrorCode::RequestTimedOut.into()))
+                .collect();
+        }
         let defaults = self.defaults();
         let asked = topics.iter().map(|topic| partitions_asked(defaults, topic));
         if asked.sum::<usize>() > PARTITIONS_MAX {
-            return topics.iter().map(|_| Err(too_many())).collect();
+            return topics.iter().map(|_| Err(too_many("partitions"))).collect();
         }
         let _one_at_a_time = self.creating.lock().await;
         let image = self.cache.current();

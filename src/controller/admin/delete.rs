@@ -32,6 +32,12 @@ impl Admin {
             };
             return topics.iter().map(|_| Err(disabled())).collect();
         }
+        if timeout.is_zero() {
+            return topics
+                .iter()
+                .map(|_| Err(ErrorCode::RequestTimedOut.into()))
+                .collect();
+        }
         let image = self.cache.current();
         let mut results: Vec<Deleted> = topics
             .iter()

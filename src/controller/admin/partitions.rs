@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::create::partition_ops;
-use super::plan::plan_partitions;
+use super::plan::{PARTITIONS_MAX, plan_partitions, too_many};
 use super::{ATTEMPTS, Admin, NewPartitions, contended, unavailable};
 use crate::registry::value::{TopicValue, decode, encode};
 use crate::registry::{Compare, Key, Op, RegistryError, Revision};
@@ -19,6 +19,16 @@ impl Admin {
         validate_only: bool,
         timeout: Duration,
     ) -> Vec<Result<(), ApiError>> {
+        if timeout.is_zero() {
+            return topics
+                .iter()
+                .map(|_| Err(ErrorCode::RequestTimedOut.into()))
+                .collect();
+        }
+        if self.additional(&topics) > PARTITIONS_MAX {
+            let error = || too_many("additional partitions");
+            return topics.iter().map(|_| Err(error())).collect();
+        }
         let _one_at_a_time = self.creating.lock().await;
         let mut results = Vec::with_capacity(topics.len());
         for topic in &topics {
@@ -30,6 +40,16 @@ impl Admin {
             });
         }
         results
+    }
+
+    /// How many partitions a request adds in all.
+    fn additional(&self, topics: &[NewPartitions]) -> usize {
+        let image = self.cache.current();
+        let additional = topics.iter().filter_map(|topic| {
+            let has = image.topics.get(&topic.name)?.partitions.len();
+            usize::try_from(topic.count).ok()?.checked_sub(has)
+        });
+        additional.sum()
     }
 
     /// The new partitions' keys first, the topic's with the last of them: they show themselves

@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{NewPartitions, NewTopic};
 use crate::config::{BrokerValues, TopicConfig, keys};
-use crate::controller::placement::{
-    PlacementError, internal_replication_factor, least_loaded_first, place,
-};
-use crate::metadata::{Image, is_internal};
+use crate::controller::placement::{least_loaded_first, place};
+use crate::metadata::Image;
 use crate::types::{ApiError, BrokerId, ErrorCode};
 
-/// Kafka's bound for one request (`MAX_PARTITIONS_PER_BATCH`).
+/// Kafka's bound for the new partitions of one request.
 pub(super) const PARTITIONS_MAX: usize = 10_000;
 const NAME_LENGTH_MAX: usize = 249;
 
@@ -69,9 +67,6 @@ fn counts(defaults: Defaults, topic: &NewTopic) -> (usize, usize) {
         partitions => partitions,
     };
     let factor = match topic.replication_factor {
-        -1 if is_internal(&topic.name) => {
-            internal_replication_factor(defaults.replication_factor, usize::MAX)
-        }
         -1 => defaults.replication_factor,
         factor => factor,
     };
@@ -82,9 +77,8 @@ fn counts(defaults: Defaults, topic: &NewTopic) -> (usize, usize) {
 }
 
 fn placed(image: &Image, partitions: usize, factor: usize) -> Result<Vec<Vec<BrokerId>>, ApiError> {
-    place(&least_loaded_first(image), partitions, factor).map_err(|error: PlacementError| {
-        ApiError::new(ErrorCode::InvalidReplicationFactor, error.to_string())
-    })
+    place(&least_loaded_first(image), partitions, factor)
+        .map_err(|error| ApiError::new(ErrorCode::InvalidReplicationFactor, error.to_string()))
 }
 
 /// Kafka's `Topic.validate` and the check for names that differ only in `.` and `_`.
@@ -161,13 +155,18 @@ pub(super) fn check_configs(
         }
         checked.insert(name.clone(), value);
     }
-    match TopicConfig::resolve(values, &checked) {
-        Ok(_) => Ok(checked),
-        Err(error) => invalid(format!(
-            "Invalid value {} for configuration {}: {}",
-            error.value, error.key, error.fix
-        )),
+    if TopicConfig::resolve(values, &checked).is_err() {
+        let effective = |name: &str| {
+            let set = checked.get(name).cloned();
+            set.or_else(|| values.for_topic(name)).unwrap_or_default()
+        };
+        return invalid(format!(
+            "conflict topic config setting min.compaction.lag.ms ({}) > max.compaction.lag.ms ({})",
+            effective("min.compaction.lag.ms"),
+            effective("max.compaction.lag.ms")
+        ));
     }
+    Ok(checked)
 }
 
 fn manual(image: &Image, topic: &NewTopic) -> Result<Vec<Vec<BrokerId>>, ApiError> {
@@ -274,9 +273,6 @@ pub(super) fn plan_partitions(
             assignments.len()
         )));
     }
-    if additional > PARTITIONS_MAX {
-        return Err(too_many());
-    }
     let factor = existing.first().map_or(1, Vec::len);
     if let Some(assignments) = &topic.assignments {
         for replicas in assignments {
@@ -287,11 +283,11 @@ pub(super) fn plan_partitions(
     placed(image, additional, factor)
 }
 
-/// A request that asks for more partitions than one transaction of Kafka's controller may make.
-pub(super) fn too_many() -> ApiError {
+/// A request that asks for more partitions than Kafka's controller makes at once; `what` it counts.
+pub(super) fn too_many(what: &str) -> ApiError {
     ApiError::new(
         ErrorCode::PolicyViolation,
-        "Excessively large number of partitions per request.",
+        format!("Excessively large number of {what} per request."),
     )
 }
 

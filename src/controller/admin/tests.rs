@@ -267,6 +267,16 @@ async fn partitions_are_added_together() {
         .await;
     assert_eq!(results.iter().map(code).collect::<Vec<_>>(), [0, 37, 3]);
     assert_eq!(node.cache.current().topics["t"].partitions.len(), 5);
+    let results = node
+        .admin
+        .create_partitions(vec![more(10_006)], true, TIMEOUT)
+        .await;
+    assert_eq!(code(&results[0]), 44);
+    let results = node
+        .admin
+        .create_partitions(vec![more(6)], true, Duration::ZERO)
+        .await;
+    assert_eq!(code(&results[0]), 7);
 }
 
 #[tokio::test]

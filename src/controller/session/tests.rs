@@ -13,7 +13,7 @@ fn config(cluster_id: Option<&str>) -> SessionConfig {
         endpoints: Vec::new(),
         rack: None,
         cluster_id: cluster_id.map(str::to_owned),
-        ttl: Duration::from_secs(2),
+        ttl: Duration::from_millis(400),
         revoke_at_stop: true,
     }
 }

@@ -117,7 +117,8 @@ fn counts_are_checked_and_default() {
     assert_eq!(
         plan(1, 3).unwrap_err().message.unwrap(),
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be \
-         reached because only 2 broker(s) are registered."
+         reached because only 2 broker(s) are registered or some brokers have all their log \
+         directories cordoned."
     );
 }
 
@@ -214,12 +215,6 @@ fn partitions_are_only_added() {
             "The manual partition assignment includes a partition with 1 replica(s), but this is \
              not consistent with previous partitions, which have 2 replica(s).",
         ),
-        (
-            20_000,
-            None,
-            44,
-            "Excessively large number of partitions per request.",
-        ),
     ] {
         let error = plan(count, assignments).unwrap_err();
         assert_eq!(
@@ -238,6 +233,20 @@ fn configs_are_checked() {
     assert_eq!(
         check("retention.ms", Some("5")).unwrap(),
         BTreeMap::from([("retention.ms".to_owned(), "5".to_owned())])
+    );
+    let lag = |key: &str, value: &str| (key.to_owned(), Some(value.to_owned()));
+    let conflict = [
+        lag("min.compaction.lag.ms", "10"),
+        lag("max.compaction.lag.ms", "5"),
+    ];
+    assert_eq!(
+        check_configs(&BrokerValues::default(), &conflict)
+            .unwrap_err()
+            .message
+            .as_deref(),
+        Some(
+            "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)"
+        )
     );
     for (name, value, message) in [
         ("no.such", Some("1"), "Unknown topic config name: no.such"),
