@@ -6,7 +6,6 @@ import java.io.ByteArrayOutputStream;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.Iterator;
 import java.util.Map;
 import java.util.zip.CRC32C;
 import org.apache.kafka.common.compress.Compression;
@@ -153,8 +152,7 @@ final class Batches {
         field(out, bytes(record.get("value")), record.get("valueLength"));
         JsonNode headers = record.has("headers") ? record.get("headers") : JSON.objectNode();
         varint(out, (int) number(record, "headerCount", headers.size()));
-        for (Iterator<Map.Entry<String, JsonNode>> it = headers.fields(); it.hasNext(); ) {
-            Map.Entry<String, JsonNode> header = it.next();
+        for (Map.Entry<String, JsonNode> header : headers.properties()) {
             field(out, header.getKey().equals("null") ? null : header.getKey().getBytes(StandardCharsets.UTF_8), null);
             field(out, bytes(header.getValue()), null);
         }

@@ -12,7 +12,6 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Collection;
-import java.util.Iterator;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
@@ -24,6 +23,9 @@ import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
+import org.apache.kafka.common.protocol.types.BoundField;
+import org.apache.kafka.common.protocol.types.Schema;
+import org.apache.kafka.common.protocol.types.TaggedFields;
 import org.apache.kafka.common.record.internal.BaseRecords;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 
@@ -126,6 +128,7 @@ final class Messages {
         }
         message.read(new ByteBufferAccessor(frame), version);
         JsonNode json = write(converter(message.getClass()), message.getClass(), message, version);
+        textForBytes(json);
         if (message instanceof FetchResponseData) {
             openRecords((FetchResponseData) message, json);
         }
@@ -133,6 +136,21 @@ final class Messages {
             ((ObjectNode) json).put("bytesBehindTheBody", frame.remaining());
         }
         return json;
+    }
+
+    /** Bytes in answers are written as they may be given in requests. */
+    private static void textForBytes(JsonNode node) {
+        if (node instanceof ObjectNode) {
+            ObjectNode object = (ObjectNode) node;
+            for (Map.Entry<String, JsonNode> entry : object.properties()) {
+                if (entry.getValue().isBinary()) {
+                    entry.setValue(JSON.textNode(Batches.text(ByteBuffer.wrap(binary(entry.getValue())))));
+                }
+            }
+        }
+        for (JsonNode child : node) {
+            textForBytes(child);
+        }
     }
 
     /** Kafka's converters write record batches as nothing. */
@@ -163,12 +181,14 @@ final class Messages {
             throw new Fault(type + ": " + e);
         }
         ObjectNode whole = defaults(converter, type, fresh, version, path);
-        for (Iterator<Map.Entry<String, JsonNode>> it = given.fields(); it.hasNext(); ) {
-            Map.Entry<String, JsonNode> entry = it.next();
+        for (Map.Entry<String, JsonNode> entry : given.properties()) {
             String name = entry.getKey();
             Field field = field(type, name);
             if (field == null) {
                 throw new Fault("no version of " + path + " has a field " + name);
+            }
+            if (!whole.has(name) && !tagged(type, name, version)) {
+                continue;
             }
             whole.set(name, value(field.getGenericType(), field, entry.getValue(), version, path + "." + name));
         }
@@ -181,6 +201,21 @@ final class Messages {
             return (ObjectNode) write(converter, type, fresh, version);
         } catch (Fault e) {
             throw new Fault(path + " in version " + version + ": " + e.getMessage());
+        }
+    }
+
+    /** Whether this version has such a tagged field: these do not show among the defaults. */
+    private static boolean tagged(Class<?> type, String name, short version) {
+        try {
+            Schema schema = ((Schema[]) type.getField("SCHEMAS").get(null))[version];
+            BoundField tagged = schema == null ? null : schema.get("_tagged_fields");
+            if (tagged == null) {
+                return false;
+            }
+            String wanted = name.replaceAll("([A-Z])", "_$1").toLowerCase(Locale.ROOT);
+            return ((TaggedFields) tagged.def.type).fields().values().stream().anyMatch(f -> f.name.equals(wanted));
+        } catch (ReflectiveOperationException e) {
+            throw new Fault(e.toString());
         }
     }
 
