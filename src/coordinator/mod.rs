@@ -4,6 +4,7 @@ mod group;
 mod loader;
 mod record;
 mod runtime;
+mod samples;
 mod service;
 
 pub use group::{
