@@ -111,3 +111,156 @@ impl Loader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::coordinator::group::{GroupConfig, Now, Reply, Request, Token};
+    use crate::record::BatchBuilder;
+    use crate::time::{Clock, ManualClock};
+
+    /// A segment that Apache Kafka 4.4.0 wrote: offsets in versions 4 and 1, a stable group with a
+    /// static member, an offset of that member.
+    const KAFKA: &[u8] = include_bytes!("tests/kafka-4.4.log");
+
+    fn loader() -> Loader {
+        let config = GroupConfig {
+            initial_rebalance_delay_ms: 0,
+            size_max: 10,
+            offset_metadata_max: 10,
+            offsets_retention_ms: 1,
+            offsets_retention_check_interval_ms: 1,
+            batch_bytes_max: 1_000_000,
+        };
+        Loader::new(Shard::new(Arc::new(config)), 0)
+    }
+
+    fn ask(loader: Loader, request: Request) -> Reply {
+        let now = Now {
+            instant: ManualClock::new(0).now() + Duration::from_secs(1),
+            wall_ms: 0,
+        };
+        let mut outcome = loader.finish().decide(now, Token(1), request);
+        outcome.replies.remove(0).1
+    }
+
+    fn offset_of_t(loader: Loader) -> Option<i64> {
+        let request = Request::FetchOffsets(crate::coordinator::FetchRequest {
+            group: "fix".into(),
+            topics: None,
+        });
+        match ask(loader, request) {
+            Reply::FetchOffsets(topics) => {
+                let (_, partitions) = topics.first()?;
+                Some(partitions[0].1.as_ref()?.offset)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_kafka_wrote_is_loaded() {
+        let mut all = loader();
+        assert!(all.apply(Bytes::from_static(KAFKA)));
+        assert_eq!((all.next_offset(), all.records, all.malformed), (4, 4, 0));
+        assert_eq!(offset_of_t(all), Some(9));
+        let mut all = loader();
+        all.apply(Bytes::from_static(KAFKA));
+        let Reply::DescribeGroups(groups) = ask(all, Request::DescribeGroups(vec!["fix".into()]))
+        else {
+            panic!()
+        };
+        let group = groups[0].1.as_ref().unwrap();
+        assert_eq!(
+            (group.state, &*group.protocol_type, &*group.protocol),
+            ("Stable", "consumer", "range")
+        );
+        assert_eq!(&*group.members[0].client_host, "/127.0.0.1");
+        assert_eq!(&group.members[0].assignment[..], b"mine");
+    }
+
+    #[test]
+    fn what_kafka_wrote_is_what_we_would_write() {
+        let mut batches = Bytes::from_static(KAFKA);
+        let mut compared = 0;
+        while let Ok(header) = BatchHeader::parse(&batches) {
+            let batch = batches.split_to(header.total_bytes());
+            for record in Records::new(&batch[BATCH_HEADER_BYTES..], header.record_count) {
+                let record = record.unwrap();
+                let key = record.key.unwrap();
+                let decoded = GroupRecord::decode(key, record.value).unwrap().unwrap();
+                assert_eq!(&decoded.encode_key()[..], key);
+                assert_eq!(decoded.encode_value().as_deref(), record.value);
+                let size = key.len() + record.value.map_or(0, <[u8]>::len);
+                assert!(decoded.bytes_max() >= size + 20);
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 4);
+    }
+
+    #[test]
+    fn a_cut_off_batch_ends_the_load_and_what_was_loaded_is_not_loaded_twice() {
+        let mut some = loader();
+        assert!(some.apply(Bytes::from_static(&KAFKA[..KAFKA.len() - 1])));
+        assert_eq!(some.next_offset(), 3);
+        assert!(some.apply(Bytes::from_static(KAFKA)));
+        assert_eq!((some.next_offset(), some.records), (4, 4));
+        assert!(!some.apply(Bytes::from_static(b"")));
+    }
+
+    fn transactional(offset: i64) -> Bytes {
+        let record = GroupRecord::Offset {
+            group: "fix".into(),
+            topic: "t".into(),
+            partition: 0,
+            value: Some(crate::coordinator::CommittedOffset {
+                offset,
+                leader_epoch: -1,
+                metadata: "".into(),
+                commit_timestamp: 1,
+                expire_timestamp: None,
+                topic_id: crate::types::TopicId::ZERO,
+            }),
+        };
+        let mut batch = BatchBuilder::new().producer(7, 0, 0).transactional();
+        batch.push(
+            1,
+            Some(&record.encode_key()),
+            record.encode_value().as_deref(),
+        );
+        batch.build()
+    }
+
+    fn marker(kind: u8) -> Bytes {
+        let mut batch = BatchBuilder::new()
+            .producer(7, 0, -1)
+            .transactional()
+            .control();
+        batch.push(1, Some(&[0, 0, 0, kind]), Some(&[0, 0, 0, 0, 0, 0]));
+        batch.build()
+    }
+
+    /// Sets the base offset, which the checksum does not cover.
+    fn at(offset: i64, batch: &Bytes) -> Bytes {
+        let mut bytes = batch.to_vec();
+        bytes[..8].copy_from_slice(&offset.to_be_bytes());
+        bytes.into()
+    }
+
+    #[test]
+    fn transactional_offsets_count_once_their_transaction_is_committed() {
+        for (kind, expected) in [(1, Some(5)), (0, None)] {
+            let mut one = loader();
+            one.apply(at(0, &transactional(5)));
+            one.apply(at(1, &marker(kind)));
+            assert_eq!(offset_of_t(one), expected);
+        }
+        let mut undecided = loader();
+        undecided.apply(transactional(5));
+        assert_eq!(offset_of_t(undecided), None);
+    }
+}

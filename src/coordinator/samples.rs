@@ -9,8 +9,10 @@ impl GroupCoordinator {
     /// The groups that are loaded, sorted by name; the lag of partitions whose log is open here.
     pub async fn group_samples(&self) -> Vec<GroupSample> {
         let snapshots = self.groups_snapshot().await;
-        let mut samples: Vec<GroupSample> =
-            snapshots.into_iter().map(|group| self.sample(group)).collect();
+        let mut samples: Vec<GroupSample> = snapshots
+            .into_iter()
+            .map(|group| self.sample(group))
+            .collect();
         samples.sort_by(|a, b| a.group.cmp(&b.group));
         samples
     }

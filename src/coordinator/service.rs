@@ -109,14 +109,13 @@ impl GroupCoordinator {
     }
 
     pub async fn join(&self, request: JoinRequest) -> JoinReply {
-        let id = request.member_id.clone();
         if let Err(error) = self.admit_join(&request) {
-            return JoinReply::failed(id, error);
+            return JoinReply::failed(request.member_id, error);
         }
         let group = request.group.clone();
         match self.inner.ask(&group, Request::Join(request)).await {
             Ok(Reply::Join(reply)) => reply,
-            other => JoinReply::failed(id, unexpected(other)),
+            other => JoinReply::failed(Arc::from(""), unexpected(other)),
         }
     }
 
@@ -428,8 +427,9 @@ impl Inner {
     fn topic_partition_count(&self) -> Result<i32, ErrorCode> {
         let image = self.metadata.current();
         let topic = image.topics.get(GROUP_METADATA_TOPIC);
-        let topic = topic.ok_or(ErrorCode::CoordinatorNotAvailable)?;
-        i32::try_from(topic.partitions.len()).map_err(|_| ErrorCode::CoordinatorNotAvailable)
+        // Kafka says so too where there is no such topic: it loads no partition, so it coordinates none.
+        let topic = topic.ok_or(ErrorCode::NotCoordinator)?;
+        i32::try_from(topic.partitions.len()).map_err(|_| ErrorCode::NotCoordinator)
     }
 
     /// The channel to a shard, whose task is started if need be.

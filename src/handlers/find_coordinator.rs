@@ -11,6 +11,13 @@ use crate::types::{ApiError, ErrorCode};
 
 const KEY_TYPE_GROUP: i8 = 0;
 const KEY_TYPE_TRANSACTION: i8 = 1;
+const KEY_TYPE_SHARE: i8 = 2;
+
+/// Kafka's sentences for these codes.
+const INVALID_REQUEST: &str = "This most likely occurs because of a request being malformed by the \
+    client library or the message was sent to an incompatible broker. See the broker logs for more \
+    details.";
+const NOT_AVAILABLE: &str = "The coordinator is not available.";
 
 pub(crate) async fn handle(
     context: &Context,
@@ -45,10 +52,8 @@ fn message(version: i16, text: &str) -> Option<StrBytes> {
 }
 
 fn text(error: &ApiError) -> String {
-    error
-        .message
-        .clone()
-        .unwrap_or_else(|| error.code.to_string())
+    let message = error.message.clone();
+    message.unwrap_or_else(|| NOT_AVAILABLE.to_owned())
 }
 
 fn coordinator(key: StrBytes, found: Result<(i32, Endpoint), ApiError>) -> Coordinator {
@@ -84,7 +89,11 @@ async fn find(
                 "this broker does not serve transactions yet",
             ));
         }
-        _ => return Err(ErrorCode::InvalidRequest.into()),
+        // There are no share groups to coordinate.
+        KEY_TYPE_SHARE if request.api_version >= 4 => {
+            return Err(ErrorCode::InvalidRequest.into());
+        }
+        _ => return Err(ApiError::new(ErrorCode::InvalidRequest, INVALID_REQUEST)),
     }
     let exists = context
         .metadata

@@ -1,17 +1,15 @@
 //! OffsetCommit, by topic names (v10 brings topic ids).
 
-use std::collections::BTreeMap;
-
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
 use kafka_protocol::messages::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
-use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
+use kafka_protocol::messages::{self, OffsetCommitRequest, OffsetCommitResponse};
 use kafka_protocol::protocol::StrBytes;
 
-use super::group_names::arc;
+use super::group_names::{PartitionAnswers, arc, str_bytes};
 use super::{Context, RequestInfo};
 use crate::coordinator::{CommitPartition, CommitRequest, CommitTopic};
 use crate::metadata::Image;
@@ -25,29 +23,29 @@ pub(crate) async fn handle(
     let image = context.metadata.current();
     let topics = body.topics.iter();
     let topics: Vec<_> = topics.filter_map(|topic| known(&image, topic)).collect();
-    let mut outcome = Ok(BTreeMap::new());
-    if !topics.is_empty() {
-        let commit = to_request(request.api_version, &body, topics);
-        let committed = context.groups.commit_offsets(commit).await;
-        outcome = committed.map(|topics| by_partition(topics.into_iter()));
+    let mut answer = PartitionAnswers::default();
+    for topic in &body.topics {
+        let indexes = topic.partitions.iter().map(|p| p.partition_index);
+        let unknown = indexes.filter(|index| image.partition(&topic.name, *index).is_none());
+        let errors = unknown.map(|index| (index, ErrorCode::UnknownTopicOrPartition));
+        answer.add(&arc(&topic.name), errors.collect());
     }
-    let topics = body.topics.iter();
-    let topics = topics.map(|topic| answered(&image, topic, &outcome));
+    if !topics.is_empty() {
+        let asked = topics.clone();
+        let commit = to_request(request.api_version, &body, topics);
+        match context.groups.commit_offsets(commit).await {
+            Ok(committed) => committed.into_iter().for_each(|(topic, errors)| {
+                answer.add(&topic, errors);
+            }),
+            Err(error) => asked.iter().for_each(|topic| {
+                let partitions = topic.partitions.iter();
+                let errors = partitions.map(|partition| (partition.partition, error));
+                answer.add(&topic.name, errors.collect());
+            }),
+        }
+    }
+    let topics = answer.topics.into_iter().map(answered);
     OffsetCommitResponse::default().with_topics(topics.collect())
-}
-
-/// What was committed, to be looked up.
-type Outcome = Result<BTreeMap<(TopicName, i32), ErrorCode>, ErrorCode>;
-
-fn by_partition(
-    topics: impl Iterator<Item = (TopicName, Vec<(i32, ErrorCode)>)>,
-) -> BTreeMap<(TopicName, i32), ErrorCode> {
-    let partitions = topics.flat_map(|(topic, partitions)| {
-        partitions
-            .into_iter()
-            .map(move |(partition, error)| ((topic.clone(), partition), error))
-    });
-    partitions.collect()
 }
 
 fn to_request(version: i16, body: &OffsetCommitRequest, topics: Vec<CommitTopic>) -> CommitRequest {
@@ -58,7 +56,10 @@ fn to_request(version: i16, body: &OffsetCommitRequest, topics: Vec<CommitTopic>
         instance_id: body.group_instance_id.as_ref().map(arc),
         retention_ms: (version <= 4 && body.retention_time_ms != -1)
             .then_some(body.retention_time_ms),
-        missing_group_error: ErrorCode::IllegalGeneration,
+        missing_group_error: match version >= 9 {
+            true => ErrorCode::GroupIdNotFound,
+            false => ErrorCode::IllegalGeneration,
+        },
         topics,
     }
 }
@@ -87,32 +88,13 @@ fn known(image: &Image, topic: &OffsetCommitRequestTopic) -> Option<CommitTopic>
     })
 }
 
-fn answered(
-    image: &Image,
-    topic: &OffsetCommitRequestTopic,
-    outcome: &Outcome,
-) -> OffsetCommitResponseTopic {
-    let name = image
-        .topics
-        .get(topic.name.as_str())
-        .map(|t| t.name.clone());
-    let error = |partition: i32| {
-        let exists = image.partition(&topic.name, partition).is_some();
-        match (&name, outcome) {
-            (Some(name), Ok(committed)) if exists => {
-                let error = committed.get(&(name.clone(), partition)).copied();
-                error.unwrap_or(ErrorCode::UnknownServerError)
-            }
-            (Some(_), Err(error)) if exists => *error,
-            _ => ErrorCode::UnknownTopicOrPartition,
-        }
-    };
-    let partitions = topic.partitions.iter().map(|partition| {
+fn answered((name, errors): (TopicName, Vec<(i32, ErrorCode)>)) -> OffsetCommitResponseTopic {
+    let partitions = errors.into_iter().map(|(index, error)| {
         OffsetCommitResponsePartition::default()
-            .with_partition_index(partition.partition_index)
-            .with_error_code(error(partition.partition_index).code())
+            .with_partition_index(index)
+            .with_error_code(error.code())
     });
     OffsetCommitResponseTopic::default()
-        .with_name(topic.name.clone())
+        .with_name(messages::TopicName(str_bytes(&name)))
         .with_partitions(partitions.collect())
 }

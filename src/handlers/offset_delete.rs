@@ -4,11 +4,11 @@ use kafka_protocol::messages::offset_delete_request::OffsetDeleteRequestTopic;
 use kafka_protocol::messages::offset_delete_response::{
     OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
-use kafka_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
+use kafka_protocol::messages::{self, OffsetDeleteRequest, OffsetDeleteResponse};
 
-use super::group_names::arc;
+use super::group_names::{PartitionAnswers, arc, str_bytes};
 use super::{Context, RequestInfo};
-use crate::coordinator::{DeleteOffsetsRequest, PartitionErrors};
+use crate::coordinator::DeleteOffsetsRequest;
 use crate::metadata::Image;
 use crate::types::{ErrorCode, TopicName};
 
@@ -26,8 +26,18 @@ pub(crate) async fn handle(
     match context.groups.delete_offsets(delete).await {
         Err(error) => OffsetDeleteResponse::default().with_error_code(error.code()),
         Ok(deleted) => {
-            let topics = body.topics.iter();
-            let topics = topics.map(|topic| answered(topic, &deleted));
+            let mut answer = PartitionAnswers::default();
+            for topic in &body.topics {
+                let indexes = topic.partitions.iter().map(|p| p.partition_index);
+                let unknown =
+                    indexes.filter(|index| image.partition(&topic.name, *index).is_none());
+                let errors = unknown.map(|index| (index, ErrorCode::UnknownTopicOrPartition));
+                answer.add(&arc(&topic.name), errors.collect());
+            }
+            for (topic, errors) in deleted {
+                answer.add(&topic, errors);
+            }
+            let topics = answer.topics.into_iter().map(answered);
             OffsetDeleteResponse::default().with_topics(topics.collect())
         }
     }
@@ -41,23 +51,13 @@ fn known(image: &Image, topic: &OffsetDeleteRequestTopic) -> Option<(TopicName, 
     Some((found.name.clone(), partitions.filter(exists).collect()))
 }
 
-fn answered(
-    topic: &OffsetDeleteRequestTopic,
-    deleted: &PartitionErrors,
-) -> OffsetDeleteResponseTopic {
-    let errors = deleted
-        .iter()
-        .find(|(name, _)| **name == *topic.name.as_str());
-    let error = |index: i32| {
-        let found = errors.and_then(|(_, partitions)| partitions.iter().find(|(i, _)| *i == index));
-        found.map_or(ErrorCode::UnknownTopicOrPartition, |(_, error)| *error)
-    };
-    let partitions = topic.partitions.iter().map(|partition| {
+fn answered((name, errors): (TopicName, Vec<(i32, ErrorCode)>)) -> OffsetDeleteResponseTopic {
+    let partitions = errors.into_iter().map(|(index, error)| {
         OffsetDeleteResponsePartition::default()
-            .with_partition_index(partition.partition_index)
-            .with_error_code(error(partition.partition_index).code())
+            .with_partition_index(index)
+            .with_error_code(error.code())
     });
     OffsetDeleteResponseTopic::default()
-        .with_name(topic.name.clone())
+        .with_name(messages::TopicName(str_bytes(&name)))
         .with_partitions(partitions.collect())
 }
