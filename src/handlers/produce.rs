@@ -184,12 +184,23 @@ async fn close_on_error(topics: Vec<Topic>) -> Option<Response> {
     Some(Response { chunks: Vec::new() })
 }
 
+/// Counts a request that waits, until it is dropped.
+struct Waiting(Arc<Context>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.metrics.waiting_produce.add(-1);
+    }
+}
+
 async fn answer_later(
     context: Arc<Context>,
     request: Arc<RequestInfo>,
     topics: Vec<Topic>,
     deadline: Instant,
 ) -> Option<Response> {
+    context.metrics.waiting_produce.add(1);
+    let _waiting = Waiting(Arc::clone(&context));
     let mut timeout = std::pin::pin!(tokio::time::sleep_until(deadline.into()));
     let mut timed_out = false;
     let mut answered = Vec::with_capacity(topics.len());

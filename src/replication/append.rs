@@ -13,7 +13,7 @@ use super::partition::{OpenPartition, Partition};
 use super::waiters::Ticket;
 use crate::config::TopicConfig;
 use crate::log::{AppendError, Appended};
-use crate::record::{InvalidBatch, ValidBatch, ValidationRules, validate};
+use crate::record::{BATCH_HEADER_BYTES, InvalidBatch, ValidBatch, ValidationRules, validate};
 use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, NO_OFFSET, Offset};
 
 /// What a producer waits for.
@@ -101,9 +101,14 @@ impl Partition {
         options: AppendOptions,
         until: Until,
     ) -> PendingAppend {
+        self.metrics.total_produce_requests.inc();
+        let bytes = records.len();
         let candidate = match self.admit(records, options) {
             Ok(candidate) => candidate,
-            Err(failure) => return PendingAppend::failed(failure),
+            Err(failure) => {
+                self.count_failure(&failure, bytes);
+                return PendingAppend::failed(failure);
+            }
         };
         let (reply, answer) = oneshot::channel();
         let ticket = self.shared.ticket();
@@ -116,8 +121,13 @@ impl Partition {
                 Ok(appended) if until == Until::Committed => {
                     partition.answer_when_committed(appended, ticket, reply);
                 }
-                // A closed connection does not listen.
-                outcome => drop(reply.send(outcome)),
+                outcome => {
+                    if let Err(failure) = &outcome {
+                        partition.count_failure(failure, bytes);
+                    }
+                    // A closed connection does not listen.
+                    drop(reply.send(outcome));
+                }
             }
         });
         PendingAppend {
@@ -126,6 +136,21 @@ impl Partition {
                 ticket,
                 partition: (until == Until::Committed).then(|| Arc::clone(self)),
             },
+        }
+    }
+
+    /// Kafka counts as failed what a client could not expect.
+    fn count_failure(&self, failure: &AppendFailure, bytes: usize) {
+        match failure.error {
+            ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge => {
+                self.metrics.bytes_rejected.add(bytes as u64);
+            }
+            ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::NotLeaderOrFollower
+            | ErrorCode::NotEnoughReplicas
+            | ErrorCode::CorruptMessage
+            | ErrorCode::KafkaStorageError => {}
+            _ => self.metrics.failed_produce_requests.inc(),
         }
     }
 
@@ -202,9 +227,13 @@ impl OpenPartition<'_> {
             Candidate::Unchecked(records) => partition.check(&records, &config, options)?,
         };
         let now_ms = partition.shared.clock.wall_ms();
+        let bytes = (BATCH_HEADER_BYTES + batch.payload.len()) as u64;
+        let messages = u64::try_from(batch.header.record_count).unwrap_or(0);
         match self.log.append(batch, leader_epoch, now_ms) {
             Ok(appended) => {
                 if !appended.duplicate {
+                    partition.metrics.messages_in.add(messages);
+                    partition.metrics.bytes_in.add(bytes);
                     partition.advance();
                 }
                 Ok(appended)

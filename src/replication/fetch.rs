@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use super::partition::Partition;
 use super::read::{PartitionRead, ReadRequest};
 use super::waiters::{FetchBound, Ticket};
+use crate::telemetry::Metrics;
 use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, Offset};
 
 /// One partition of a fetch.
@@ -81,6 +82,22 @@ impl FetchWait {
 /// Reads every target once, and again after a wait if there was not enough. Errors of partitions end
 /// the wait, as does anything that stops a partition from growing.
 pub async fn fetch(targets: &[FetchTarget], limits: FetchLimits) -> Fetched {
+    let fetched = read_or_wait(targets, limits).await;
+    for (target, outcome) in targets.iter().zip(&fetched) {
+        if let FetchSource::Here(partition) = &target.source {
+            match outcome {
+                Ok(read) if read.bytes > 0 => partition.metrics.bytes_out.add(read.bytes as u64),
+                Err(ErrorCode::UnknownServerError | ErrorCode::CorruptMessage) => {
+                    partition.metrics.failed_fetch_requests.inc();
+                }
+                _ => {}
+            }
+        }
+    }
+    fetched
+}
+
+async fn read_or_wait(targets: &[FetchTarget], limits: FetchLimits) -> Fetched {
     let first = read_all(targets, limits).await;
     let readable: usize = first.iter().flatten().map(|read| read.bytes).sum();
     let failed = targets.iter().zip(&first).any(|(target, outcome)| {
@@ -125,6 +142,7 @@ async fn read_all(targets: &[FetchTarget], limits: FetchLimits) -> Fetched {
             Some(read) => read,
             None => partition.read_on_lane(request).await,
         };
+        partition.metrics.total_fetch_requests.inc();
         if let Ok(read) = &read
             && read.bytes > 0
         {
@@ -151,6 +169,7 @@ struct Parked<'a> {
     ticket: Ticket,
     missing: usize,
     wait: Arc<FetchWait>,
+    metrics: Option<&'a Arc<Metrics>>,
 }
 
 impl<'a> Parked<'a> {
@@ -161,6 +180,13 @@ impl<'a> Parked<'a> {
         missing: usize,
     ) -> Self {
         let wait = FetchWait::new(missing);
+        let metrics = targets.iter().find_map(|target| match &target.source {
+            FetchSource::Here(partition) => Some(&partition.shared.metrics),
+            _ => None,
+        });
+        if let Some(metrics) = metrics {
+            metrics.waiting_fetch.add(1);
+        }
         let mut ticket = Ticket::MAX;
         for (target, found) in targets.iter().zip(first) {
             let FetchSource::Here(partition) = &target.source else {
@@ -183,6 +209,7 @@ impl<'a> Parked<'a> {
             ticket,
             missing,
             wait,
+            metrics,
         }
     }
 
@@ -199,6 +226,9 @@ impl<'a> Parked<'a> {
 
 impl Drop for Parked<'_> {
     fn drop(&mut self) {
+        if let Some(metrics) = self.metrics {
+            metrics.waiting_fetch.add(-1);
+        }
         for target in self.targets {
             if let FetchSource::Here(partition) = &target.source {
                 partition.unpark_fetch(self.bound, target.offset, self.ticket);

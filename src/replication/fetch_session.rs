@@ -267,6 +267,7 @@ type Worth = (bool, usize, i32);
 #[derive(Debug)]
 pub struct FetchSessionCache<S> {
     slots: usize,
+    partition_count: usize,
     sessions: BTreeMap<i32, Slot<S>>,
     by_last_use: BTreeSet<(Instant, i32)>,
     /// Old enough to give way to a follower's, and to anyone's.
@@ -287,6 +288,7 @@ impl<S> FetchSessionCache<S> {
     pub fn new(slots: usize) -> Self {
         Self {
             slots,
+            partition_count: 0,
             sessions: BTreeMap::new(),
             by_last_use: BTreeSet::new(),
             evictable_by_follower: BTreeSet::new(),
@@ -298,12 +300,18 @@ impl<S> FetchSessionCache<S> {
         self.sessions.len()
     }
 
+    /// Partitions of all sessions.
+    pub fn partition_count(&self) -> usize {
+        self.partition_count
+    }
+
     pub fn get(&self, id: i32) -> Option<&S> {
         self.sessions.get(&id).map(|slot| &slot.session)
     }
 
     pub fn remove(&mut self, id: i32) -> Option<S> {
         let slot = self.sessions.remove(&id)?;
+        self.partition_count -= slot.size;
         self.by_last_use.remove(&(slot.last_used, id));
         let worth = (slot.of_follower, slot.size, id);
         self.evictable_by_follower.remove(&worth);
@@ -349,6 +357,7 @@ impl<S> FetchSessionCache<S> {
             last_used: now,
         };
         self.sessions.insert(id, slot);
+        self.partition_count += size;
         self.by_last_use.insert((now, id));
         self.touch(id, size, now);
     }
@@ -364,6 +373,7 @@ impl<S> FetchSessionCache<S> {
         self.evictable_by_follower.remove(&before);
         self.evictable_by_all.remove(&before);
         slot.last_used = now;
+        self.partition_count = self.partition_count - slot.size + size;
         slot.size = size;
         let worth = (slot.of_follower, size, id);
         let old = now.saturating_duration_since(slot.created) > EVICTION_AGE;

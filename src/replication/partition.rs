@@ -19,6 +19,7 @@ use super::watermark::{ReplicaPosition, WatermarkRule, high_watermark};
 use crate::config::TopicConfig;
 use crate::log::{Appended, Executor, Log, LogError, LogManager};
 use crate::metadata;
+use crate::telemetry::{LogSample, Metrics, TopicMetrics};
 use crate::time::Clock;
 use crate::types::{BrokerId, ErrorCode, LeaderEpoch, NO_EPOCH, Offset, TopicId, TopicPartition};
 
@@ -27,6 +28,7 @@ use crate::types::{BrokerId, ErrorCode, LeaderEpoch, NO_EPOCH, Offset, TopicId, 
 pub(super) struct Shared {
     pub(super) node_id: BrokerId,
     pub(super) logs: Arc<LogManager>,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<dyn Clock>,
     /// Instead of the log directories' own: tests and simulations.
     executor: Option<Arc<dyn Executor>>,
@@ -37,12 +39,14 @@ impl Shared {
     pub(super) fn new(
         node_id: BrokerId,
         logs: Arc<LogManager>,
+        metrics: Arc<Metrics>,
         clock: Arc<dyn Clock>,
         executor: Option<Arc<dyn Executor>>,
     ) -> Self {
         Self {
             node_id,
             logs,
+            metrics,
             clock,
             executor,
             tickets: AtomicU64::new(0),
@@ -104,6 +108,7 @@ pub struct Partition {
     topic_partition: TopicPartition,
     topic_id: TopicId,
     pub(super) shared: Arc<Shared>,
+    pub(super) metrics: Arc<TopicMetrics>,
     /// Of the directory where the partition is: it does not move.
     executor: OnceLock<Arc<dyn Executor>>,
     log: OnceLock<Arc<Log>>,
@@ -116,6 +121,7 @@ impl Partition {
         topic_partition: TopicPartition,
         topic_id: TopicId,
         shared: Arc<Shared>,
+        metrics: Arc<TopicMetrics>,
         config: Arc<TopicConfig>,
         role: Arc<metadata::Partition>,
     ) -> Self {
@@ -123,6 +129,7 @@ impl Partition {
             topic_partition,
             topic_id,
             shared,
+            metrics,
             executor: OnceLock::new(),
             log: OnceLock::new(),
             state: Mutex::new(State {
@@ -186,9 +193,21 @@ impl Partition {
         Some((log.log_start_offset(), log.log_end_offset()))
     }
 
-    /// Bytes of the log's segments; 0 before it was opened.
-    pub fn size_bytes(&self) -> u64 {
-        self.log.get().map_or(0, |log| log.size_bytes())
+    /// What metrics show of the log; `None` before it was opened. Does not block.
+    pub fn log_sample(&self) -> Option<LogSample> {
+        let log = self.log.get()?;
+        Some(LogSample {
+            start_offset: log.log_start_offset(),
+            end_offset: log.log_end_offset(),
+            high_watermark: self.high_watermark(),
+            size: log.size_bytes(),
+            segments: log.segment_count(),
+        })
+    }
+
+    /// Its log directory failed.
+    pub fn is_offline(&self) -> bool {
+        self.state.lock().health == Health::Offline
     }
 
     /// Segments of the log; 0 before it was opened.

@@ -10,6 +10,7 @@ use super::FetchSessions;
 use super::partition::{Partition, Shared, lane};
 use crate::log::{FlushListener, LogDirDescription, LogManager};
 use crate::metadata::{Image, ImageListener, Topic};
+use crate::telemetry::Metrics;
 use crate::time::Clock;
 use crate::types::{BrokerId, ErrorCode, Offset, PartitionId, TopicId, TopicName, TopicPartition};
 
@@ -56,16 +57,19 @@ impl Replicas {
         node_id: BrokerId,
         fetch_session_slots: usize,
         logs: Arc<LogManager>,
+        metrics: Arc<Metrics>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self::over(Shared::new(node_id, logs, clock, None), fetch_session_slots)
+        let shared = Shared::new(node_id, logs, metrics, clock, None);
+        Self::over(shared, fetch_session_slots)
     }
 
     pub(super) fn over(shared: Shared, fetch_session_slots: usize) -> Self {
+        let metrics = Arc::clone(&shared.metrics);
         Self {
             shared: Arc::new(shared),
             topics: RwLock::default(),
-            fetch_sessions: FetchSessions::new(fetch_session_slots),
+            fetch_sessions: FetchSessions::new(fetch_session_slots, metrics),
         }
     }
 
@@ -202,6 +206,7 @@ impl Replicas {
 
     fn host(&self, topic: &Topic, before: Option<&HostedTopic>) -> HostedTopic {
         let node_id = self.shared.node_id;
+        let metrics = self.shared.metrics.topic(&topic.name);
         let partitions = topic.partitions.iter().enumerate().map(|(index, role)| {
             if !role.replicas.contains(&node_id) {
                 return None;
@@ -218,6 +223,7 @@ impl Replicas {
                 TopicPartition::new(Arc::clone(&topic.name), index),
                 topic.id,
                 Arc::clone(&self.shared),
+                Arc::clone(&metrics),
                 Arc::clone(&topic.config),
                 Arc::clone(role),
             )))
@@ -254,6 +260,7 @@ impl ImageListener for Replicas {
                 let gone = new.topics.get(name).is_none_or(|now| now.id != topic.id);
                 if gone && let Some(hosted) = topics.by_name.remove(name) {
                     topics.by_id.remove(&hosted.id);
+                    self.shared.metrics.remove_topic(name);
                     removed.extend(hosted.partitions.iter().flatten().cloned());
                 }
             }

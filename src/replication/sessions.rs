@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::fetch_session::{FetchSession, FetchSessionCache, SessionPartitions, Told};
 use crate::protocol::fetch::{FetchTopic, ForgottenTopic};
+use crate::telemetry::Metrics;
 use crate::types::ErrorCode;
 
 /// A session that requests of several connections may reach for.
@@ -16,18 +17,31 @@ pub type SharedSession = Arc<Mutex<FetchSession>>;
 #[derive(Debug)]
 pub struct FetchSessions {
     cache: Mutex<FetchSessionCache<SharedSession>>,
+    metrics: Arc<Metrics>,
 }
 
 impl FetchSessions {
     /// `slots` is `max.incremental.fetch.session.cache.slots`.
-    pub fn new(slots: usize) -> Self {
+    pub fn new(slots: usize, metrics: Arc<Metrics>) -> Self {
         Self {
             cache: Mutex::new(FetchSessionCache::new(slots)),
+            metrics,
         }
     }
 
     pub fn close(&self, id: i32) {
-        self.cache.lock().remove(id);
+        let mut cache = self.cache.lock();
+        if cache.remove(id).is_some() {
+            self.show(&cache);
+        }
+    }
+
+    fn show(&self, cache: &FetchSessionCache<SharedSession>) {
+        let gauge = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        let metrics = &self.metrics;
+        metrics.incremental_fetch_sessions.set(gauge(cache.len()));
+        let partitions = gauge(cache.partition_count());
+        metrics.incremental_fetch_partitions.set(partitions);
     }
 
     /// Begins an incremental request and returns its session. A session that lost its last partition
@@ -55,9 +69,11 @@ impl FetchSessions {
         let mut cache = self.cache.lock();
         if size == 0 {
             cache.remove(id);
+            self.show(&cache);
             return Ok(None);
         }
         cache.touch(id, size, now);
+        self.show(&cache);
         Ok(Some(session))
     }
 
@@ -71,8 +87,12 @@ impl FetchSessions {
     ) -> i32 {
         let mut cache = self.cache.lock();
         let size = partitions.len();
+        let before = cache.len();
         if !cache.make_room(false, size, now) {
             return 0;
+        }
+        if cache.len() < before {
+            self.metrics.incremental_fetch_session_evictions.inc();
         }
         let id = loop {
             let id = random_id();
@@ -82,6 +102,7 @@ impl FetchSessions {
         };
         let session = FetchSession::new(id, uses_topic_ids, partitions, told);
         cache.insert(id, false, size, now, Arc::new(Mutex::new(session)));
+        self.show(&cache);
         id
     }
 

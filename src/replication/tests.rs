@@ -20,6 +20,7 @@ use crate::log::{
 };
 use crate::metadata::{self, Image, ImageListener, Topic};
 use crate::record::BatchBuilder;
+use crate::telemetry::Metrics;
 use crate::time::{Clock, SystemClock};
 use crate::types::{BrokerId, ErrorCode, NO_EPOCH, Offset, TopicId, TopicPartition};
 
@@ -147,7 +148,8 @@ impl Fixture {
         };
         let disk = Arc::new(GatedDisk(Arc::clone(&gate)));
         let logs = LogManager::open_on(config, Arc::clone(&clock), disk).unwrap();
-        let shared = Shared::new(ME, Arc::clone(&logs), clock, executor);
+        let metrics = Arc::new(Metrics::new());
+        let shared = Shared::new(ME, Arc::clone(&logs), metrics, clock, executor);
         let replicas = Arc::new(Replicas::over(shared, 10));
         logs.set_flush_listener(replicas.flush_listener());
         Self {
