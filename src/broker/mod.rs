@@ -95,6 +95,7 @@ impl Broker {
             config.node_id,
             config.fetch_session_slots,
             Arc::clone(&logs),
+            Arc::clone(&metrics),
             Arc::clone(&clock),
         ));
         logs.set_flush_listener(replicas.flush_listener());

@@ -7,8 +7,7 @@ use futures_util::future::BoxFuture;
 use crate::handlers::Context;
 use crate::metadata::{Image, Topic};
 use crate::telemetry::{
-    ClusterSample, GroupOffsetSample, GroupSample, GroupStateSample, LogSample, PartitionSample,
-    ScrapeSource,
+    ClusterSample, GroupOffsetSample, GroupSample, GroupStateSample, PartitionSample, ScrapeSource,
 };
 use crate::types::{BrokerId, PartitionId, TopicName};
 
@@ -31,16 +30,7 @@ impl Source {
         let state = &topic.partitions[index];
         let partition = PartitionId::try_from(index).unwrap_or(PartitionId::MAX);
         let here = self.context.replicas.partition(&topic.name, partition).ok();
-        let log = here.as_ref().and_then(|here| {
-            let (start_offset, end_offset) = here.log_offsets()?;
-            Some(LogSample {
-                start_offset,
-                end_offset,
-                high_watermark: here.high_watermark(),
-                size: here.size_bytes(),
-                segments: here.segment_count(),
-            })
-        });
+        let log = here.as_ref().and_then(|here| here.log_sample());
         let online = |id: &&BrokerId| image.brokers.contains_key(id);
         PartitionSample {
             topic: Arc::clone(&topic.name),

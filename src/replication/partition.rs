@@ -205,16 +205,6 @@ impl Partition {
         })
     }
 
-    /// Its log directory failed.
-    pub fn is_offline(&self) -> bool {
-        self.state.lock().health == Health::Offline
-    }
-
-    /// Segments of the log; 0 before it was opened.
-    pub fn segment_count(&self) -> usize {
-        self.log.get().map_or(0, |log| log.segment_count())
-    }
-
     /// The log directory failed.
     pub fn is_offline(&self) -> bool {
         self.state.lock().health == Health::Offline
