@@ -1,6 +1,12 @@
 //! Where blocking disk work runs: a bounded pool per log directory.
 
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
 
 /// A piece of blocking work.
 pub type Job = Box<dyn FnOnce() + Send + 'static>;
@@ -20,6 +26,260 @@ impl Executor for InlineExecutor {
     }
 }
 
-/// A fixed number of threads.
+/// At most a fixed number of threads, started when there is work for them. Idle threads are parked.
+///
+/// The queue is bounded: past the bound `submit` blocks its caller. What callers may have in flight
+/// is bounded well below (`queued.max.request.bytes`), so that this is a last resort.
 #[derive(Debug)]
-pub struct ThreadPool {}
+pub struct ThreadPool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    name: String,
+    threads_max: usize,
+    queued_max: usize,
+    queue: Mutex<Queue>,
+    /// Workers wait here for work.
+    work: Condvar,
+    /// Callers wait here for room.
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Lanes with a job that runs or is in `ready`, and the jobs that wait behind it.
+    lanes: HashMap<u64, VecDeque<Job>>,
+    ready: VecDeque<(u64, Job)>,
+    queued: usize,
+    idle: usize,
+    threads: usize,
+    stopped: bool,
+}
+
+impl Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("queued", &self.queued)
+            .field("idle", &self.idle)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ThreadPool {
+    /// Threads are called `name-0`, `name-1` …
+    pub fn new(name: impl Into<String>, threads_max: usize, queued_max: usize) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                name: name.into(),
+                threads_max: threads_max.max(1),
+                queued_max: queued_max.max(1),
+                queue: Mutex::new(Queue::default()),
+                work: Condvar::new(),
+                room: Condvar::new(),
+            }),
+            threads: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Runs what was submitted, then ends the threads. What is submitted later runs on its caller.
+    pub fn stop(&self) {
+        self.shared.queue.lock().stopped = true;
+        self.shared.work.notify_all();
+        self.shared.room.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+
+    fn start_thread(&self, number: usize) {
+        let shared = Arc::clone(&self.shared);
+        let started = std::thread::Builder::new()
+            .name(format!("{}-{number}", shared.name))
+            .spawn(move || shared.work());
+        match started {
+            Ok(thread) => self.threads.lock().push(thread),
+            Err(error) => {
+                let alone = {
+                    let mut queue = self.shared.queue.lock();
+                    queue.threads -= 1;
+                    queue.threads == 0
+                };
+                tracing::error!(%error, "start a log thread");
+                if alone {
+                    self.shared.drain(); // no thread at all: the caller does the work
+                }
+            }
+        }
+    }
+}
+
+impl Executor for ThreadPool {
+    fn submit(&self, lane: u64, job: Job) {
+        let mut queue = self.shared.queue.lock();
+        while queue.queued >= self.shared.queued_max && !queue.stopped {
+            self.shared.room.wait(&mut queue);
+        }
+        if queue.stopped {
+            drop(queue);
+            job();
+            return;
+        }
+        queue.queued += 1;
+        if let Some(waiting) = queue.lanes.get_mut(&lane) {
+            waiting.push_back(job);
+            return; // whoever runs the lane's job before goes on with this one
+        }
+        queue.lanes.insert(lane, VecDeque::new());
+        queue.ready.push_back((lane, job));
+        if queue.idle >= queue.ready.len() {
+            drop(queue);
+            self.shared.work.notify_one();
+        } else if queue.threads < self.shared.threads_max {
+            queue.threads += 1;
+            let number = queue.threads;
+            drop(queue);
+            self.start_thread(number);
+        } else if queue.idle > 0 {
+            drop(queue);
+            self.shared.work.notify_one();
+        }
+    }
+}
+
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        loop {
+            self.drain();
+            let mut queue = self.queue.lock();
+            if !queue.ready.is_empty() {
+                continue;
+            }
+            if queue.stopped {
+                queue.threads -= 1;
+                return;
+            }
+            queue.idle += 1;
+            self.work.wait(&mut queue);
+            queue.idle -= 1;
+        }
+    }
+
+    /// Runs jobs until none is ready.
+    fn drain(&self) {
+        let mut queue = self.queue.lock();
+        while let Some((lane, job)) = queue.ready.pop_front() {
+            drop(queue);
+            if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                tracing::error!(thread = %self.name, "a log job panicked");
+            }
+            queue = self.queue.lock();
+            if queue.queued >= self.queued_max {
+                self.room.notify_all();
+            }
+            queue.queued -= 1;
+            match queue.lanes.get_mut(&lane).and_then(VecDeque::pop_front) {
+                // To the end of the queue: a busy lane does not starve the others.
+                Some(next) => queue.ready.push_back((lane, next)),
+                None => {
+                    queue.lanes.remove(&lane);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_lane_keeps_its_order_and_all_jobs_run() {
+        let pool = ThreadPool::new("test", 3, 100_000);
+        let seen: Arc<Vec<Mutex<Vec<usize>>>> =
+            Arc::new((0..7).map(|_| Mutex::new(Vec::new())).collect());
+        for number in 0..7_000 {
+            let seen = Arc::clone(&seen);
+            let lane = number % 7;
+            pool.submit(
+                lane as u64,
+                Box::new(move || seen[lane].lock().push(number)),
+            );
+        }
+        pool.stop();
+        for (lane, numbers) in seen.iter().enumerate() {
+            let expected: Vec<usize> = (0..1_000).map(|n| n * 7 + lane).collect();
+            assert_eq!(*numbers.lock(), expected);
+        }
+        assert!(pool.shared.queue.lock().lanes.is_empty());
+    }
+
+    #[test]
+    fn a_stalled_lane_does_not_hold_up_another() {
+        let pool = ThreadPool::new("test", 2, 10);
+        let (release, blocked) = mpsc::channel::<()>();
+        pool.submit(1, Box::new(move || blocked.recv().unwrap()));
+        let (done, finished) = mpsc::channel();
+        pool.submit(2, Box::new(move || done.send(()).unwrap()));
+        finished.recv_timeout(Duration::from_secs(10)).unwrap();
+        release.send(()).unwrap();
+    }
+
+    #[test]
+    fn a_panicking_job_takes_nothing_with_it() {
+        let pool = ThreadPool::new("test", 1, 10);
+        let count = Arc::new(AtomicUsize::new(0));
+        for number in 0..4 {
+            let count = Arc::clone(&count);
+            pool.submit(
+                1,
+                Box::new(move || {
+                    assert!(number % 2 == 1, "an expected panic");
+                    count.fetch_add(1, Ordering::SeqCst);
+                }),
+            );
+        }
+        pool.stop();
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn a_full_queue_holds_its_caller_and_a_stopped_pool_runs_on_it() {
+        let pool = ThreadPool::new("test", 1, 2);
+        let count = Arc::new(AtomicUsize::new(0));
+        for _ in 0..100 {
+            let count = Arc::clone(&count);
+            pool.submit(
+                1,
+                Box::new(move || {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }),
+            );
+        }
+        pool.stop();
+        let after = Arc::clone(&count);
+        pool.submit(
+            1,
+            Box::new(move || {
+                after.fetch_add(1, Ordering::SeqCst);
+            }),
+        );
+        assert_eq!(count.load(Ordering::SeqCst), 101);
+    }
+}

@@ -1,13 +1,25 @@
 //! The log of one partition.
 
 use std::fs::File;
-use std::sync::Arc;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
 
+use super::directory::Directory;
+use super::disk::replace_file;
+use super::flush::SyncState;
+use super::leader_epochs::LeaderEpochs;
+use super::names;
+use super::producer_state::ProducerState;
+use super::segment::{LogFiles, Segment};
+use super::walk::WalkError;
 use crate::config::TopicConfig;
-use crate::record::ValidBatch;
-use crate::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition};
+use crate::types::{
+    LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicId, TopicPartition,
+};
 
 /// What the broker must do about a failed log operation.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +35,15 @@ pub enum LogError {
     },
     #[error("{0}")]
     Corrupt(String),
+}
+
+impl From<WalkError> for LogError {
+    fn from(error: WalkError) -> Self {
+        match error {
+            WalkError::Io(error) => Self::Io(error),
+            bad @ WalkError::Bad { .. } => Self::Corrupt(bad.to_string()),
+        }
+    }
 }
 
 /// Why a batch was not appended.
@@ -92,105 +113,229 @@ pub struct ProducerView {
 
 /// One partition's log. All methods are synchronous and may block on the disk unless said otherwise;
 /// `log_start_offset <= flushed_offset <= log_end_offset` always.
+///
+/// Locks, in this order where more than one is held: `flushing`, `writer`, `producers`, then `view` or
+/// `sync`. Only the first three are held during I/O; readers take only `view`.
 #[derive(Debug)]
-pub struct Log {}
+pub struct Log {
+    pub(super) me: Weak<Log>,
+    pub(super) partition: TopicPartition,
+    pub(super) topic_id: TopicId,
+    pub(super) directory: Arc<Directory>,
+    pub(super) files: LogFiles,
+    pub(super) config: RwLock<Arc<TopicConfig>>,
+    pub(super) log_start: AtomicI64,
+    pub(super) log_end: AtomicI64,
+    pub(super) flushed: AtomicI64,
+    /// After a crash what is past it is checked: all below is on disk, indexes included.
+    pub(super) recovery_point: AtomicI64,
+    pub(super) view: Mutex<View>,
+    pub(super) writer: Mutex<Writer>,
+    /// `None` until it is needed.
+    pub(super) producers: Mutex<Option<ProducerState>>,
+    pub(super) sync: Mutex<SyncState>,
+    /// Held by the one who syncs.
+    pub(super) flushing: Mutex<()>,
+    /// In the flusher's queue.
+    pub(super) dirty: AtomicBool,
+    /// A background flush or its timer is under way.
+    pub(super) background: AtomicBool,
+    pub(super) deleted: AtomicBool,
+}
 
-#[allow(unused_variables)]
+/// What readers see.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    /// By base offset; the last one is written to. Empty before the first record.
+    pub segments: Vec<Arc<Segment>>,
+    pub epochs: LeaderEpochs,
+}
+
+/// What only the writer touches.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    /// The partition's directory exists.
+    pub on_disk: bool,
+    /// Offset of the newest producer snapshot.
+    pub snapshot: Offset,
+    /// Bytes appended since the recovery point was moved.
+    pub bytes_since_recovery_point: u64,
+    pub appended_since_tick: bool,
+    pub appended: bool,
+    /// Opened by looking at the files: their indexes may have been made anew.
+    pub looked_at: bool,
+}
+
+/// How a log begins: as found on disk, or empty.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    pub on_disk: bool,
+    pub log_start: Offset,
+    pub log_end: Offset,
+    pub segments: Vec<Arc<Segment>>,
+    pub epochs: LeaderEpochs,
+    pub looked_at: bool,
+}
+
 impl Log {
-    pub fn topic_partition(&self) -> &TopicPartition {
-        unimplemented!()
+    pub(super) fn new(
+        directory: &Arc<Directory>,
+        partition: TopicPartition,
+        topic_id: TopicId,
+        config: Arc<TopicConfig>,
+        files: LogFiles,
+        opened: Opened,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            partition,
+            topic_id,
+            directory: Arc::clone(directory),
+            files,
+            config: RwLock::new(config),
+            log_start: AtomicI64::new(opened.log_start),
+            log_end: AtomicI64::new(opened.log_end),
+            flushed: AtomicI64::new(opened.log_end),
+            recovery_point: AtomicI64::new(opened.log_end),
+            view: Mutex::new(View {
+                segments: opened.segments,
+                epochs: opened.epochs,
+            }),
+            writer: Mutex::new(Writer {
+                on_disk: opened.on_disk,
+                snapshot: -1,
+                looked_at: opened.looked_at,
+                ..Writer::default()
+            }),
+            producers: Mutex::new(None),
+            sync: Mutex::new(SyncState::default()),
+            flushing: Mutex::new(()),
+            dirty: AtomicBool::new(false),
+            background: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
+        })
     }
+
+    pub fn topic_partition(&self) -> &TopicPartition {
+        &self.partition
+    }
+
+    pub fn topic_id(&self) -> TopicId {
+        self.topic_id
+    }
+
     /// Takes effect at the next append, roll or flush.
     pub fn set_config(&self, config: Arc<TopicConfig>) {
-        unimplemented!()
+        let waits_for_disk = config.flush_messages == 1;
+        *self.config.write() = config;
+        if waits_for_disk && self.flushed_offset() < self.log_end_offset() {
+            self.request_flush();
+        }
     }
-    /// Assigns offsets and writes. Checks producer state first. Marks the directory's flusher.
-    pub fn append(
-        &self,
-        batch: ValidBatch,
-        leader_epoch: LeaderEpoch,
-        now_ms: TimestampMs,
-    ) -> Result<Appended, AppendError> {
-        unimplemented!()
+
+    pub(super) fn config(&self) -> Arc<TopicConfig> {
+        Arc::clone(&self.config.read())
     }
-    /// Reads whole batches from the one that holds `offset` on, all below `bound`. Never empty when a
-    /// batch is there: the first is returned even if larger than `bytes_max` (KIP-74) when
-    /// `at_least_one`. One read stays in one segment.
-    pub fn read(
-        &self,
-        offset: Offset,
-        bytes_max: usize,
-        bound: Offset,
-        at_least_one: bool,
-    ) -> Result<LogRead, LogError> {
-        unimplemented!()
+
+    pub(super) fn index_interval(&self) -> u64 {
+        u64::try_from(self.config.read().index_interval_bytes).unwrap_or(0)
     }
-    /// The same, answered only if it cannot block (tail cache); `None` sends the caller to an executor.
-    pub fn read_cached(
-        &self,
-        offset: Offset,
-        bytes_max: usize,
-        bound: Offset,
-        at_least_one: bool,
-    ) -> Option<LogRead> {
-        unimplemented!()
-    }
+
     /// Does not block.
     pub fn log_start_offset(&self) -> Offset {
-        unimplemented!()
+        self.log_start.load(Ordering::Acquire)
     }
+
     /// Does not block.
     pub fn log_end_offset(&self) -> Offset {
-        unimplemented!()
+        self.log_end.load(Ordering::Acquire)
     }
+
     /// All below is on disk. Does not block.
     pub fn flushed_offset(&self) -> Offset {
-        unimplemented!()
+        self.flushed.load(Ordering::Acquire)
     }
-    /// Bytes in `[from, to)` as far as known without I/O (for `min_bytes`); an estimate is fine when
-    /// the range spans segments. Does not block.
-    pub fn bytes_between(&self, from: Offset, to: Offset) -> u64 {
-        unimplemented!()
-    }
-    /// Moves the log start up (DeleteRecords), durably, and drops segments wholly below.
-    pub fn advance_log_start_offset(&self, to: Offset) -> Result<Offset, LogError> {
-        unimplemented!()
-    }
-    /// First record at or after `timestamp`, below `bound`.
-    pub fn offset_for_timestamp(
-        &self,
-        timestamp: TimestampMs,
-        bound: Offset,
-    ) -> Result<Option<TimestampOffset>, LogError> {
-        unimplemented!()
-    }
-    /// The (first) record with the largest timestamp.
-    pub fn offset_of_max_timestamp(&self) -> Result<Option<TimestampOffset>, LogError> {
-        unimplemented!()
-    }
+
     /// Epoch of the record at `offset`, or of the last before it.
     pub fn epoch_for_offset(&self, offset: Offset) -> Option<LeaderEpoch> {
-        unimplemented!()
+        self.view.lock().epochs.epoch_for(offset)
     }
-    /// Largest epoch `<= epoch` that has records, with the offset at which it ends.
+
+    /// Largest epoch `<= epoch` that has records, with the offset at which it ends, by the rules of
+    /// Kafka's `LeaderEpochFileCache`. Knows only epochs that were appended: for a leader epoch without
+    /// records yet the caller answers the log end offset.
     pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
-        unimplemented!()
+        let end = self.log_end_offset();
+        self.view.lock().epochs.end_offset_for(epoch, end)
     }
+
     pub fn latest_epoch(&self) -> Option<LeaderEpoch> {
-        unimplemented!()
+        self.view.lock().epochs.latest()
     }
-    pub fn producers(&self) -> Vec<ProducerView> {
-        unimplemented!()
-    }
-    /// Syncs all that was appended, by the caller's own hand (shutdown, tests).
-    pub fn flush(&self) -> Result<Offset, LogError> {
-        unimplemented!()
-    }
+
     /// Bytes of all segments. Does not block.
     pub fn size_bytes(&self) -> u64 {
-        unimplemented!()
+        let view = self.view.lock();
+        view.segments.iter().map(|segment| segment.bytes()).sum()
     }
+
     pub fn segment_count(&self) -> usize {
-        unimplemented!()
+        self.view.lock().segments.len()
+    }
+
+    /// Moves the log start up (DeleteRecords), durably, and drops segments wholly below.
+    pub fn advance_log_start_offset(&self, to: Offset) -> Result<Offset, LogError> {
+        self.directory.check_online()?;
+        let end = self.log_end_offset();
+        let start = self.log_start_offset();
+        if to > end || to < 0 {
+            return Err(LogError::OffsetOutOfRange {
+                offset: to,
+                log_start_offset: start,
+                log_end_offset: end,
+            });
+        }
+        if to <= start {
+            return Ok(start);
+        }
+        if to > self.flushed_offset() {
+            self.flush()?;
+        }
+        let _writer = self.writer.lock();
+        self.directory.store_log_start(&self.partition, to)?;
+        self.log_start.fetch_max(to, Ordering::AcqRel);
+        let (dropped, epochs) = {
+            let mut view = self.view.lock();
+            let kept = view
+                .segments
+                .partition_point(|segment| segment.base_offset <= to)
+                .saturating_sub(1);
+            let dropped: Vec<_> = view.segments.drain(..kept).collect();
+            let changed = view.epochs.truncate_from_start(to);
+            (dropped, changed.then(|| view.epochs.to_text()))
+        };
+        for segment in dropped {
+            self.files.remove_segment(segment.base_offset)?;
+        }
+        if let Some(text) = epochs {
+            self.write_epochs(&text);
+        }
+        Ok(self.log_start_offset())
+    }
+
+    /// The file is a cache: it is not synced, and what is missing in it is found in the batches.
+    pub(super) fn write_epochs(&self, text: &str) {
+        let path = self.files.path.join(names::LEADER_EPOCH_CHECKPOINT);
+        if let Err(error) = replace_file(&*self.files.disk, &path, text.as_bytes(), false) {
+            tracing::warn!(partition = %self.partition, %error, "write the leader epochs");
+        }
+    }
+
+    pub(super) fn check_usable(&self) -> Result<(), LogError> {
+        self.directory.check_online()?;
+        if self.deleted.load(Ordering::Acquire) {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the log was deleted").into());
+        }
+        Ok(())
     }
 }

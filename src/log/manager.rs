@@ -1,14 +1,33 @@
 //! All logs of this broker, their directories, flushers and housekeeping.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
+
+use super::directory::{Directory, Owner, Shared, Slot};
+use super::disk::{Disk, RealDisk, replace_file};
+use super::files::FilePool;
+use super::flush;
+use super::housekeeping::Housekeeping;
+use super::manifest::{Manifest, ManifestEntry};
+use super::names;
+use super::recovery::Opening;
+use super::segment::LogFiles;
+use super::tail_cache::TailCache;
 use super::{Executor, Log, LogError};
 use crate::config::TopicConfig;
 use crate::time::Clock;
 use crate::types::{Offset, TopicId, TopicPartition};
 
-/// Hears of every flush, on the flusher's thread; must not block.
+/// Files that stay open: half of what the process may have, the rest is for sockets.
+const OPEN_FILES_MAX: u64 = 8192;
+
+/// Hears of every flush, on a thread that flushes; must not block.
 pub trait FlushListener: std::fmt::Debug + Send + Sync {
     /// All below `flushed_offset` of this partition is on disk.
     fn flushed(&self, partition: &TopicPartition, flushed_offset: Offset);
@@ -44,45 +63,459 @@ pub struct LogDirDescription {
 
 /// All logs.
 #[derive(Debug)]
-pub struct LogManager {}
+pub struct LogManager {
+    directories: Vec<Arc<Directory>>,
+    shared: Shared,
+    housekeeping: Arc<Housekeeping>,
+    log_ids: AtomicU64,
+    /// Held while a new partition is given to a directory.
+    placing: Mutex<()>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    closed: AtomicBool,
+}
 
-#[allow(unused_variables)]
 impl LogManager {
     /// Locks and checks the directories, writes `meta.properties` where new, starts the flushers.
     /// Reads no partition: they open on demand.
     pub fn open(config: LogManagerConfig, clock: Arc<dyn Clock>) -> Result<Arc<Self>, LogError> {
-        unimplemented!()
+        Self::open_on(config, clock, Arc::new(RealDisk))
     }
+
+    /// The same on another disk: tests and simulations. A directory that cannot be used is left out
+    /// as long as there is another one; a directory that belongs to somebody else is an error.
+    pub fn open_on(
+        config: LogManagerConfig,
+        clock: Arc<dyn Clock>,
+        disk: Arc<dyn Disk>,
+    ) -> Result<Arc<Self>, LogError> {
+        let shared = Shared {
+            pool: Arc::new(FilePool::new(Arc::clone(&disk), open_files_max())),
+            cache: Arc::new(TailCache::new(config.tail_cache_bytes)),
+            producer_id_expiration_ms: config.producer_id_expiration_ms,
+            clock: Arc::clone(&clock),
+            disk,
+        };
+        let owner = Owner {
+            cluster_id: &config.cluster_id,
+            node_id: config.node_id,
+        };
+        let mut directories = Vec::new();
+        for path in &config.directories {
+            match Directory::open(directories.len(), path, owner, &shared) {
+                Ok(directory) => directories.push(directory),
+                Err(LogError::Io(error))
+                    if is_disk_fault(&error) && config.directories.len() > 1 =>
+                {
+                    tracing::error!(directory = %path.display(), %error, "a log directory is left out");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if directories.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no log directory works").into());
+        }
+        let housekeeping = Arc::new(Housekeeping::new(&config, directories.clone(), clock));
+        let manager = Arc::new(Self {
+            directories,
+            shared,
+            housekeeping,
+            log_ids: AtomicU64::new(0),
+            placing: Mutex::new(()),
+            threads: Mutex::new(Vec::new()),
+            closed: AtomicBool::new(false),
+        });
+        manager.start_threads()?;
+        Ok(manager)
+    }
+
+    fn start_threads(&self) -> io::Result<()> {
+        let mut threads = self.threads.lock();
+        for directory in &self.directories {
+            let directory = Arc::clone(directory);
+            let name = format!("log-flush-{}", directory.number);
+            threads.push(
+                std::thread::Builder::new()
+                    .name(name)
+                    .spawn(move || flush::run(&directory))?,
+            );
+        }
+        let housekeeping = Arc::clone(&self.housekeeping);
+        threads.push(
+            std::thread::Builder::new()
+                .name("log-tasks".to_owned())
+                .spawn(move || housekeeping.run())?,
+        );
+        Ok(())
+    }
+
+    fn stop_threads(&self) {
+        self.housekeeping.stop();
+        for directory in &self.directories {
+            directory.flush_queue.stop();
+        }
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+
     pub fn set_flush_listener(&self, listener: Arc<dyn FlushListener>) {
-        unimplemented!()
+        for directory in &self.directories {
+            directory.set_listener(Arc::clone(&listener));
+        }
     }
+
     /// The log of a partition: opened (and recovered) if it has files, else empty and without files
     /// until its first record. May block: call it on the partition's executor lane.
+    ///
+    /// Files of another topic id under this name are of a topic that was deleted meanwhile: they are
+    /// put aside as `…-stray`.
     pub fn log(
         &self,
         partition: &TopicPartition,
         topic_id: TopicId,
         config: Arc<TopicConfig>,
     ) -> Result<Arc<Log>, LogError> {
-        unimplemented!()
+        let (directory, slot) = self.place(partition)?;
+        directory.check_online()?;
+        let mut open = slot.log.lock();
+        if let Some(log) = open.as_ref() {
+            if log.topic_id() == topic_id || topic_id == TopicId::ZERO {
+                log.set_config(config);
+                return Ok(Arc::clone(log));
+            }
+            let old = open.take();
+            self.put_aside(
+                directory,
+                partition,
+                old.as_ref(),
+                names::STRAY_DIRECTORY_SUFFIX,
+            )?;
+        } else if topic_id != TopicId::ZERO
+            && let Some(found) = self.topic_id_of(directory, partition)
+            && found != topic_id
+            && found != TopicId::ZERO
+        {
+            tracing::warn!(%partition, %found, wanted = %topic_id, "files of a deleted topic are put aside");
+            self.put_aside(directory, partition, None, names::STRAY_DIRECTORY_SUFFIX)?;
+        }
+        let files = LogFiles {
+            id: self.log_ids.fetch_add(1, Ordering::Relaxed),
+            path: directory.path.join(partition.to_string()),
+            disk: Arc::clone(&self.shared.disk),
+            pool: Arc::clone(&self.shared.pool),
+        };
+        let opening = Opening {
+            directory,
+            partition,
+            files: &files,
+            index_interval_bytes: u64::try_from(config.index_interval_bytes).unwrap_or(0),
+        };
+        let opened = opening.open().inspect_err(|error| {
+            if let LogError::Io(error) = error
+                && is_disk_fault(error)
+            {
+                directory.fail("open a log", error);
+            }
+        })?;
+        let log = Log::new(
+            directory,
+            partition.clone(),
+            topic_id,
+            config,
+            files,
+            opened,
+        );
+        *open = Some(Arc::clone(&log));
+        drop(open);
+        // Put aside and forgotten above, or deleted meanwhile: its place is this one again.
+        directory.keep(partition, &slot);
+        Ok(log)
     }
+
+    fn topic_id_of(&self, directory: &Directory, partition: &TopicPartition) -> Option<TopicId> {
+        let remembered = directory
+            .manifest
+            .lock()
+            .get(partition)
+            .map(|entry| entry.topic_id);
+        remembered.or_else(|| directory.topic_id_on_disk(partition))
+    }
+
+    /// Where the partition is, or will be: the directory with the fewest.
+    fn place(&self, partition: &TopicPartition) -> Result<(&Arc<Directory>, Arc<Slot>), LogError> {
+        let existing = || {
+            self.directories
+                .iter()
+                .find_map(|directory| Some((directory, directory.slot(partition)?)))
+        };
+        if let Some(found) = existing() {
+            return Ok(found);
+        }
+        let _placing = self.placing.lock();
+        if let Some(found) = existing() {
+            return Ok(found);
+        }
+        let online = self
+            .directories
+            .iter()
+            .filter(|directory| directory.is_online());
+        let directory = online
+            .min_by_key(|directory| directory.partition_count())
+            .ok_or_else(|| io::Error::other("no log directory is online"))?;
+        Ok((directory, directory.place(partition)))
+    }
+
     /// Renames the partition's directory to `…-delete` and removes it after `file.delete.delay.ms`.
     pub fn delete(&self, partition: &TopicPartition) -> Result<(), LogError> {
-        unimplemented!()
+        for directory in &self.directories {
+            let Some(slot) = directory.slot(partition) else {
+                continue;
+            };
+            let mut open = slot.log.lock();
+            let log = open.take();
+            self.put_aside(
+                directory,
+                partition,
+                log.as_ref(),
+                names::DELETED_DIRECTORY_SUFFIX,
+            )?;
+        }
+        Ok(())
     }
+
+    /// Takes a partition's directory away under another name, and everything that is known of it.
+    fn put_aside(
+        &self,
+        directory: &Directory,
+        partition: &TopicPartition,
+        log: Option<&Arc<Log>>,
+        suffix: &str,
+    ) -> Result<(), LogError> {
+        let mut delay_ms = TopicConfig::default().file_delete_delay_ms;
+        if let Some(log) = log {
+            delay_ms = log.mark_deleted();
+            self.shared.pool.forget_log(log.files.id);
+            self.shared.cache.forget(log.files.id);
+        }
+        directory.forget(partition);
+        let from = directory.path.join(partition.to_string());
+        let name = names::removed_directory(partition, uuid::Uuid::new_v4(), suffix);
+        let to = directory.path.join(name);
+        match self.shared.disk.rename(&from, &to) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        self.shared.disk.sync_directory(&directory.path)?;
+        if suffix == names::DELETED_DIRECTORY_SUFFIX {
+            self.housekeeping.remove_later(to, delay_ms);
+        }
+        Ok(())
+    }
+
     /// Partitions that have files on disk, with the topic id in their `partition.metadata`.
     pub fn on_disk(&self) -> Vec<(TopicPartition, Option<TopicId>)> {
-        unimplemented!()
+        let mut found = Vec::new();
+        for directory in &self.directories {
+            let entries = match self.shared.disk.list(&directory.path) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    tracing::warn!(directory = %directory.path.display(), %error, "list a log directory");
+                    continue;
+                }
+            };
+            let partitions: BTreeSet<TopicPartition> = entries
+                .iter()
+                .filter(|entry| entry.is_directory)
+                .filter_map(|entry| names::parse_partition_directory(&entry.name))
+                .collect();
+            for partition in partitions {
+                let topic_id = self.topic_id_of(directory, &partition);
+                found.push((partition, topic_id.filter(|id| *id != TopicId::ZERO)));
+            }
+        }
+        found
     }
+
     /// The executor of the directory where the partition lives or would be made.
     pub fn executor(&self, partition: &TopicPartition) -> Arc<dyn Executor> {
-        unimplemented!()
+        let directory = match self.place(partition) {
+            Ok((directory, _)) => directory,
+            Err(_) => &self.directories[0], // all are offline: whatever runs there says so
+        };
+        Arc::clone(&directory.executor) as Arc<dyn Executor>
     }
+
     pub fn describe(&self) -> Vec<LogDirDescription> {
-        unimplemented!()
+        let describe = |directory: &Arc<Directory>| {
+            let (total_bytes, usable_bytes) =
+                self.shared.disk.space(&directory.path).unwrap_or((0, 0));
+            let logs = directory.logs();
+            let mut partitions: Vec<_> = logs
+                .iter()
+                .map(|log| (log.topic_partition().clone(), log.size_bytes()))
+                .collect();
+            partitions.sort();
+            LogDirDescription {
+                path: directory.path.clone(),
+                online: directory.is_online(),
+                total_bytes,
+                usable_bytes,
+                partitions,
+            }
+        };
+        self.directories.iter().map(describe).collect()
     }
+
+    /// The high watermark that was noted for a partition before the last stop.
+    pub fn high_watermark(&self, partition: &TopicPartition) -> Option<Offset> {
+        let noted = |directory: &Arc<Directory>| {
+            let offsets = directory.high_watermarks.lock();
+            offsets.get(partition).copied()
+        };
+        self.directories.iter().find_map(noted)
+    }
+
+    /// Notes high watermarks in `replication-offset-checkpoint`. Those not named keep what they had.
+    pub fn checkpoint_high_watermarks(&self, offsets: &[(TopicPartition, Offset)]) {
+        for directory in self.directories.iter().filter(|d| d.is_online()) {
+            let here = offsets
+                .iter()
+                .filter(|(partition, _)| directory.slot(partition).is_some());
+            let mut changed = false;
+            for (partition, offset) in here {
+                let mut known = directory.high_watermarks.lock();
+                changed |= known.insert(partition.clone(), *offset) != Some(*offset);
+            }
+            if changed {
+                directory.write_high_watermarks(false);
+            }
+        }
+    }
+
     /// Flushes everything, writes checkpoints, snapshots and the clean-shutdown marks.
     pub fn close(&self) {
-        unimplemented!()
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for directory in &self.directories {
+            directory.executor.stop();
+        }
+        self.stop_threads();
+        for directory in self.directories.iter().filter(|d| d.is_online()) {
+            if let Err(error) = close_directory(directory) {
+                tracing::error!(directory = %directory.path.display(), %error, "close a log directory");
+            }
+        }
+        for directory in &self.directories {
+            directory.retire();
+        }
     }
+}
+
+impl Drop for LogManager {
+    /// Without [`LogManager::close`] this is a crash: nothing is written.
+    fn drop(&mut self) {
+        for directory in &self.directories {
+            directory.executor.stop();
+        }
+        self.stop_threads();
+        for directory in &self.directories {
+            directory.retire();
+        }
+    }
+}
+
+/// The marks come last: without them the next start checks everything.
+fn close_directory(directory: &Directory) -> Result<(), LogError> {
+    let mut manifest = std::mem::take(&mut *directory.manifest.lock());
+    for log in directory.logs() {
+        let Some(entry) = log.close()? else {
+            continue; // nothing on disk
+        };
+        let partition = log.topic_partition().clone();
+        directory
+            .recovery_points
+            .lock()
+            .insert(partition.clone(), entry.log_end);
+        manifest.insert(partition, entry);
+    }
+    directory.write_recovery_points(true);
+    directory.write_log_starts();
+    directory.write_high_watermarks(true);
+    directory.check_online()?;
+    if !directory.knows_all()? {
+        // Partitions that nobody asked for since a crash are still to be checked.
+        return Ok(());
+    }
+    write_marks(directory, &manifest)
+}
+
+fn write_marks(directory: &Directory, manifest: &Manifest) -> Result<(), LogError> {
+    let disk = &*directory.disk;
+    let path = directory.path.join(names::MANIFEST);
+    replace_file(disk, &path, manifest.to_text().as_bytes(), true)?;
+    let path = directory.path.join(names::CLEAN_SHUTDOWN);
+    replace_file(disk, &path, b"{\"version\":0,\"brokerEpoch\":-1}", true)?;
+    Ok(())
+}
+
+impl Log {
+    /// Leaves everything durable and returns what the manifest says of it.
+    fn close(&self) -> Result<Option<ManifestEntry>, LogError> {
+        self.flush()?;
+        let mut writer = self.writer.lock();
+        if !writer.on_disk || self.deleted.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let log_end = self.log_end_offset();
+        let (segments, epochs) = {
+            let view = self.view.lock();
+            (view.segments.clone(), view.epochs.clone())
+        };
+        let touched = writer.appended || writer.looked_at;
+        if let Some(active) = segments.last().filter(|_| touched) {
+            active.ensure_loaded(&self.files, self.index_interval())?;
+            active.finish_index(&self.files)?;
+            for kind in [names::FileKind::OffsetIndex, names::FileKind::TimeIndex] {
+                self.sync_file(active.base_offset, kind)?;
+            }
+            self.write_snapshot(&mut writer, log_end, true)?;
+            self.remove_stray_snapshots(log_end)?;
+        }
+        Ok(Some(ManifestEntry {
+            topic_id: self.topic_id,
+            log_start: self.log_start_offset(),
+            log_end,
+            segments: segments
+                .iter()
+                .map(|segment| (segment.base_offset, segment.bytes()))
+                .collect(),
+            epochs,
+        }))
+    }
+
+    /// Refuses further use; returns the topic's `file.delete.delay.ms`.
+    fn mark_deleted(&self) -> i64 {
+        self.deleted.store(true, Ordering::Release);
+        // An append that runs ends first.
+        drop(self.writer.lock());
+        self.config().file_delete_delay_ms
+    }
+}
+
+/// A fault of the disk, not of what is asked of it.
+fn is_disk_fault(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EROFS | libc::ENODEV | libc::ENXIO | libc::EUCLEAN)
+    )
+}
+
+fn open_files_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let files = limit.current.unwrap_or(OPEN_FILES_MAX) / 2;
+    usize::try_from(files.clamp(64, OPEN_FILES_MAX)).unwrap_or(64)
 }

@@ -1,12 +1,45 @@
 //! One partition's bytes on one disk, and all of them. Synchronous: no runtime in this folder.
+//!
+//! A partition's directory `<topic>-<partition>` is made with its first record and is Apache Kafka's,
+//! byte for byte: `<base offset>.log` holds batches, `.index` and `.timeindex` point into it,
+//! `.snapshot` holds producer state, `leader-epoch-checkpoint` says where epochs begin. All but the
+//! `.log` can be made anew from it, and is where it is missing or damaged.
+//!
+//! Invariants: batches are on disk as they were sent but for base offset and leader epoch; nothing
+//! below `flushed_offset` is lost by a power cut; a file is changed by one thread at a time, and
+//! readers see only what is published.
 
+mod append;
+mod checkpoint;
+mod directory;
+mod disk;
 mod executor;
+mod files;
+mod flush;
+mod housekeeping;
+mod index;
+mod leader_epochs;
+#[allow(clippy::module_inception)] // Kafka's word for it
 mod log;
 mod manager;
+mod manifest;
+mod names;
+mod producer_state;
+mod producers;
+mod read;
+mod recovery;
+mod segment;
+mod segment_index;
+mod tail_cache;
+mod walk;
 
+pub use disk::{DirectoryEntry, Disk, DiskFile, DiskLock, OpenMode, RealDisk};
 pub use executor::{Executor, InlineExecutor, Job, ThreadPool};
 pub use log::{
     AppendError, Appended, FileRange, Log, LogError, LogRead, LogSlice, ProducerView,
     TimestampOffset,
 };
 pub use manager::{FlushListener, LogDirDescription, LogManager, LogManagerConfig};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,335 @@
+//! Appending to a log: producer state, rolling, one write per batch.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use parking_lot::MutexGuard;
+
+use super::checkpoint;
+use super::disk::{DiskFile, OpenMode};
+use super::index;
+use super::log::{AppendError, Appended, Log, LogError, Writer};
+use super::names::{self, FileKind};
+use super::producer_state::SequenceCheck;
+use super::segment::Segment;
+use super::segment_index::PENDING_MAX;
+use super::tail_cache::CachedBatch;
+use super::walk::Located;
+use crate::config::TopicConfig;
+use crate::record::{BATCH_HEADER_BYTES, BatchHeader, ValidBatch};
+use crate::types::{
+    ApiError, ErrorCode, LeaderEpoch, NO_TIMESTAMP, Offset, TimestampMs, TimestampType,
+};
+
+/// Payloads below are copied into the tail cache: a small slice would pin the large frame that it was
+/// cut from, and copying it costs less than the system call that writes it.
+const CACHE_COPY_BELOW: usize = 32 * 1024;
+
+impl Log {
+    /// Assigns offsets and writes. Checks producer state first. Marks the directory's flusher.
+    pub fn append(
+        &self,
+        batch: ValidBatch,
+        leader_epoch: LeaderEpoch,
+        now_ms: TimestampMs,
+    ) -> Result<Appended, AppendError> {
+        let config = self.config();
+        let bytes = BATCH_HEADER_BYTES + batch.payload.len();
+        if bytes > usize::try_from(config.segment_bytes).unwrap_or(usize::MAX) {
+            return Err(AppendError::Refused(ApiError::new(
+                ErrorCode::RecordListTooLarge,
+                format!(
+                    "Message batch size is {bytes} bytes in append to partition {}, which exceeds the \
+                     maximum configured segment size of {}.",
+                    self.partition, config.segment_bytes
+                ),
+            )));
+        }
+        let mut writer = self.writer.lock();
+        self.check_usable()?;
+        let base_offset = self.log_end.load(Ordering::Relaxed);
+        if let Some(duplicate) = self.check_sequence(&batch.header, base_offset, &config)? {
+            return Ok(duplicate);
+        }
+        let header = BatchHeader {
+            base_offset,
+            partition_leader_epoch: leader_epoch,
+            ..batch.header
+        };
+        let last_offset = base_offset
+            .checked_add(i64::from(header.last_offset_delta))
+            .filter(|&last| last < Offset::MAX && last >= base_offset)
+            .ok_or_else(|| ApiError::from(ErrorCode::InvalidRecord))?;
+        let segment = self.segment_for(&mut writer, &header, bytes, &config, now_ms)?;
+        let position = segment.bytes();
+        let encoded = header.encode();
+        let file = self.write(&segment, position, &encoded, &batch.payload)?;
+        self.publish(
+            &mut writer,
+            &segment,
+            &Located { header, position },
+            file,
+            &config,
+        );
+        self.cache(&encoded, batch.payload, base_offset, last_offset);
+        drop(writer);
+        self.after_append(&config);
+        Ok(Appended {
+            base_offset,
+            last_offset,
+            log_append_time_ms: append_time(&header, &config),
+            log_start_offset: self.log_start_offset(),
+            duplicate: false,
+        })
+    }
+
+    /// `Some` if the batch is there already.
+    fn check_sequence(
+        &self,
+        header: &BatchHeader,
+        offset: Offset,
+        config: &TopicConfig,
+    ) -> Result<Option<Appended>, AppendError> {
+        if header.producer_id < 0 {
+            return Ok(None);
+        }
+        let check = self
+            .with_producers(|producers| producers.check(header, offset, &self.partition))?
+            .map_err(AppendError::Refused)?;
+        Ok(match check {
+            SequenceCheck::Append => None,
+            SequenceCheck::Duplicate {
+                base_offset,
+                last_offset,
+            } => Some(Appended {
+                base_offset,
+                last_offset,
+                log_append_time_ms: append_time(header, config),
+                log_start_offset: self.log_start_offset(),
+                duplicate: true,
+            }),
+        })
+    }
+
+    /// The segment that takes the batch: the active one, or a new one.
+    fn segment_for(
+        &self,
+        writer: &mut MutexGuard<'_, Writer>,
+        header: &BatchHeader,
+        bytes: usize,
+        config: &TopicConfig,
+        now_ms: TimestampMs,
+    ) -> Result<Arc<Segment>, LogError> {
+        let active = self.view.lock().segments.last().map(Arc::clone);
+        let Some(active) = active else {
+            self.make_directory(writer)?;
+            return Ok(self.add_segment(header.base_offset, now_ms));
+        };
+        active.ensure_loaded(&self.files, self.index_interval())?;
+        if should_roll(&active, header, bytes as u64, config, now_ms) {
+            self.finish_segment(writer, &active, header.base_offset)?;
+            return Ok(self.add_segment(header.base_offset, now_ms));
+        }
+        Ok(active)
+    }
+
+    fn add_segment(&self, base_offset: Offset, now_ms: TimestampMs) -> Arc<Segment> {
+        let segment = Arc::new(Segment::new(base_offset, now_ms));
+        self.view.lock().segments.push(Arc::clone(&segment));
+        segment
+    }
+
+    fn make_directory(&self, writer: &mut Writer) -> Result<(), LogError> {
+        if writer.on_disk {
+            return Ok(());
+        }
+        self.files.disk.create_directory(&self.files.path)?;
+        let path = self.files.path.join(names::PARTITION_METADATA);
+        let text = checkpoint::partition_metadata_to_text(self.topic_id);
+        let file = self.files.disk.open(&path, OpenMode::Create)?;
+        file.truncate(0)?;
+        file.write_at(text.as_bytes(), &[], 0)?;
+        self.sync.lock().parent_directory = true;
+        writer.on_disk = true;
+        Ok(())
+    }
+
+    /// What a segment needs when the next one begins: whole indexes and a producer snapshot.
+    fn finish_segment(
+        &self,
+        writer: &mut Writer,
+        segment: &Segment,
+        end: Offset,
+    ) -> Result<(), LogError> {
+        segment.finish_index(&self.files)?;
+        self.write_snapshot(writer, end, false)?;
+        self.sync.lock().finished.push(segment.base_offset);
+        self.request_background_flush();
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        segment: &Segment,
+        position: u64,
+        head: &[u8],
+        payload: &[u8],
+    ) -> Result<Arc<dyn DiskFile>, LogError> {
+        let mode = if position == 0 {
+            self.sync.lock().partition_directory = true;
+            OpenMode::Create
+        } else {
+            OpenMode::Write
+        };
+        let file = self
+            .files
+            .open(segment.base_offset, FileKind::Log, mode)
+            .map_err(|error| self.failed_write(error))?;
+        if let Err(error) = file.write_at(head, payload, position) {
+            // A torn batch must not stand in front of the next one.
+            if let Err(error) = file.truncate(position) {
+                self.directory.fail("cut off a torn batch", &error);
+            }
+            return Err(self.failed_write(error));
+        }
+        Ok(file)
+    }
+
+    /// A full disk refuses the append and goes on; anything else takes the directory offline.
+    fn failed_write(&self, error: io::Error) -> LogError {
+        use io::ErrorKind::{FileTooLarge, NotFound, QuotaExceeded, StorageFull};
+        let full = matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge);
+        // EMFILE and ENFILE: nothing is wrong with the disk.
+        let no_descriptor = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+        let deleted = error.kind() == NotFound && self.deleted.load(Ordering::Acquire);
+        if full || no_descriptor || deleted {
+            tracing::warn!(partition = %self.partition, %error, "an append was refused");
+        } else {
+            self.directory.fail("append", &error);
+        }
+        error.into()
+    }
+
+    /// Makes a written batch visible.
+    fn publish(
+        &self,
+        writer: &mut Writer,
+        segment: &Segment,
+        batch: &Located,
+        file: Arc<dyn DiskFile>,
+        config: &TopicConfig,
+    ) {
+        let header = &batch.header;
+        let interval = u64::try_from(config.index_interval_bytes).unwrap_or(0);
+        let full = {
+            let mut index = segment.index.lock();
+            index.add(segment.base_offset, batch, interval);
+            index.offsets.len().max(index.times.len()) > PENDING_MAX
+        };
+        segment.set_bytes(batch.end());
+        let end = header.last_offset() + 1;
+        let epochs = {
+            let mut view = self.view.lock();
+            let epoch = header.partition_leader_epoch;
+            let changed = view.epochs.assign(epoch, header.base_offset);
+            changed.then(|| view.epochs.to_text())
+        };
+        {
+            // The end moves with the producers, so that whoever loads them reads all or none of this.
+            let mut producers = self.producers.lock();
+            if let Some(producers) = producers.as_mut() {
+                producers.apply(header);
+            }
+            self.log_end.store(end, Ordering::Release);
+        }
+        self.sync
+            .lock()
+            .written(segment.base_offset, file, end, config.flush_messages == 1);
+        writer.bytes_since_recovery_point += header.total_bytes() as u64;
+        writer.appended_since_tick = true;
+        writer.appended = true;
+        if let Some(text) = epochs {
+            self.write_epochs(&text);
+        }
+        if full && let Err(error) = segment.write_index(&self.files, PENDING_MAX) {
+            // They stay in memory and are tried again with the next ones.
+            tracing::warn!(partition = %self.partition, %error, "write index entries");
+        }
+    }
+
+    fn cache(&self, head: &[u8], payload: Bytes, base_offset: Offset, last_offset: Offset) {
+        let (head, payload) = if payload.len() < CACHE_COPY_BELOW {
+            let mut whole = Vec::with_capacity(head.len() + payload.len());
+            whole.extend_from_slice(head);
+            whole.extend_from_slice(&payload);
+            (Bytes::from(whole), Bytes::new())
+        } else {
+            (Bytes::copy_from_slice(head), payload)
+        };
+        self.directory.cache.push(
+            self.files.id,
+            CachedBatch {
+                base_offset,
+                last_offset,
+                head,
+                payload,
+            },
+        );
+    }
+}
+
+fn append_time(header: &BatchHeader, config: &TopicConfig) -> TimestampMs {
+    match config.timestamp_type {
+        TimestampType::LogAppendTime => header.max_timestamp,
+        TimestampType::CreateTime => NO_TIMESTAMP,
+    }
+}
+
+/// Kafka's `LogSegment.shouldRoll`.
+fn should_roll(
+    segment: &Segment,
+    header: &BatchHeader,
+    bytes: u64,
+    config: &TopicConfig,
+    now_ms: TimestampMs,
+) -> bool {
+    let size = segment.bytes();
+    if size == 0 {
+        return false;
+    }
+    let segment_bytes = u64::try_from(config.segment_bytes).unwrap_or(0);
+    if size + bytes > segment_bytes || size + bytes > i32::MAX.unsigned_abs().into() {
+        return true;
+    }
+    if index::relative(segment.base_offset, header.last_offset()).is_none() {
+        return true;
+    }
+    let index = segment.index.lock();
+    let index_bytes = usize::try_from(config.segment_index_bytes).unwrap_or(0);
+    if index.offset_count() as usize >= index_bytes / index::OFFSET_ENTRY_BYTES
+        || index.time_count() as usize >= (index_bytes / index::TIME_ENTRY_BYTES).saturating_sub(1)
+    {
+        return true;
+    }
+    let waited = match index.first_timestamp {
+        Some(first) if first >= 0 => header.max_timestamp.saturating_sub(first),
+        _ => now_ms.saturating_sub(segment.created_ms),
+    };
+    waited
+        > config
+            .segment_ms
+            .saturating_sub(jitter(segment.base_offset, config))
+}
+
+/// Spreads the rolls of segments that began together.
+fn jitter(base_offset: Offset, config: &TopicConfig) -> i64 {
+    if config.segment_jitter_ms <= 0 {
+        return 0;
+    }
+    let mixed = base_offset
+        .wrapping_add(1)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed());
+    (mixed >> 16).rem_euclid(config.segment_jitter_ms)
+}

@@ -1,0 +1,383 @@
+//! One log directory: its lock, its checkpoints, whether it works.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::checkpoint::{self, MetaProperties, Offsets};
+use super::disk::{Disk, DiskLock, read_small_file, replace_file};
+use super::executor::ThreadPool;
+use super::files::FilePool;
+use super::flush::FlushQueue;
+use super::log::{Log, LogError};
+use super::manager::FlushListener;
+use super::manifest::Manifest;
+use super::names;
+use super::tail_cache::TailCache;
+use crate::time::Clock;
+use crate::types::{Offset, TopicId, TopicPartition};
+
+/// Longest small file that is read: 100,000 partitions with long names.
+const SMALL_FILE_BYTES_MAX: u64 = 256 << 20;
+/// Jobs that may wait for a directory's threads.
+const QUEUED_JOBS_MAX: usize = 1 << 16;
+/// Threads of a directory: one may be stuck in a slow read while others append.
+const IO_THREADS: usize = 4;
+
+/// What all directories share.
+#[derive(Debug, Clone)]
+pub(super) struct Shared {
+    pub disk: Arc<dyn Disk>,
+    pub pool: Arc<FilePool>,
+    pub cache: Arc<TailCache>,
+    pub clock: Arc<dyn Clock>,
+    pub producer_id_expiration_ms: i64,
+}
+
+/// Who owns the directories.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owner<'a> {
+    pub cluster_id: &'a str,
+    pub node_id: i32,
+}
+
+/// One of `log.dirs`.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub number: usize,
+    pub path: PathBuf,
+    pub disk: Arc<dyn Disk>,
+    pub cache: Arc<TailCache>,
+    pub clock: Arc<dyn Clock>,
+    pub producer_id_expiration_ms: i64,
+    pub flush_queue: FlushQueue,
+    pub executor: Arc<ThreadPool>,
+    /// The last stop was clean.
+    pub clean: bool,
+    /// What the last clean stop knew of partitions that were not opened since.
+    pub manifest: Mutex<Manifest>,
+    pub recovery_points: Mutex<Offsets>,
+    pub high_watermarks: Mutex<Offsets>,
+    slots: Mutex<HashMap<TopicPartition, Arc<Slot>>>,
+    log_starts: Mutex<Offsets>,
+    listener: RwLock<Option<Arc<dyn FlushListener>>>,
+    offline: AtomicBool,
+    /// Given back when the manager closes.
+    lock: Mutex<Option<Box<dyn DiskLock>>>,
+}
+
+/// The place of a partition in its directory.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// Held while the log is opened: who comes second waits.
+    pub log: Mutex<Option<Arc<Log>>>,
+}
+
+impl Directory {
+    pub(super) fn open(
+        number: usize,
+        path: &Path,
+        owner: Owner<'_>,
+        shared: &Shared,
+    ) -> Result<Arc<Self>, LogError> {
+        let disk = &shared.disk;
+        disk.create_directory(path)?;
+        let lock = disk.lock(&path.join(names::LOCK)).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!(
+                    "lock {}: {error} (is another broker using it?)",
+                    path.display()
+                ),
+            )
+        })?;
+        check_owner(&**disk, path, owner)?;
+        let entries = disk.list(path)?;
+        let has = |name: &str| entries.iter().any(|entry| entry.name == name);
+        let clean = has(names::CLEAN_SHUTDOWN);
+        let manifest = match clean && has(names::MANIFEST) {
+            true => read_manifest(&**disk, path),
+            false => Manifest::default(),
+        };
+        let marks: Vec<&str> = [names::CLEAN_SHUTDOWN, names::MANIFEST]
+            .into_iter()
+            .filter(|name| has(name))
+            .collect();
+        for name in &marks {
+            disk.remove_file(&path.join(name))?;
+        }
+        if !marks.is_empty() {
+            // A mark that came back after a power cut would call this run's end clean.
+            disk.sync_directory(path)?;
+        }
+        let slots = entries
+            .iter()
+            .filter(|entry| entry.is_directory)
+            .filter_map(|entry| names::parse_partition_directory(&entry.name))
+            .map(|partition| (partition, Arc::default()))
+            .collect();
+        Ok(Arc::new(Self {
+            number,
+            path: path.to_owned(),
+            disk: Arc::clone(disk),
+            cache: Arc::clone(&shared.cache),
+            clock: Arc::clone(&shared.clock),
+            producer_id_expiration_ms: shared.producer_id_expiration_ms,
+            flush_queue: FlushQueue::new(),
+            executor: Arc::new(ThreadPool::new(
+                format!("log-io-{number}"),
+                IO_THREADS,
+                QUEUED_JOBS_MAX,
+            )),
+            clean,
+            manifest: Mutex::new(manifest),
+            recovery_points: Mutex::new(read_offsets(
+                &**disk,
+                path,
+                names::RECOVERY_POINT_CHECKPOINT,
+            )),
+            high_watermarks: Mutex::new(read_offsets(&**disk, path, names::REPLICATION_CHECKPOINT)),
+            slots: Mutex::new(slots),
+            log_starts: Mutex::new(read_offsets(&**disk, path, names::LOG_START_CHECKPOINT)),
+            listener: RwLock::new(None),
+            offline: AtomicBool::new(false),
+            lock: Mutex::new(Some(lock)),
+        }))
+    }
+
+    pub(super) fn is_online(&self) -> bool {
+        !self.offline.load(Ordering::Acquire)
+    }
+
+    pub(super) fn check_online(&self) -> Result<(), LogError> {
+        if self.is_online() {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("log directory {} is offline", self.path.display())).into())
+    }
+
+    /// Takes the directory offline for good: after a failed sync the kernel calls lost pages clean, so
+    /// that a second try would succeed and lie.
+    pub(super) fn fail(&self, what: &str, error: &io::Error) {
+        if self.offline.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tracing::error!(directory = %self.path.display(), %error, what, "the log directory goes offline");
+        let listener = self.listener.read().clone();
+        if let Some(listener) = listener {
+            listener.directory_failed(&self.partitions());
+        }
+    }
+
+    /// Ends the use of the directory: logs that somebody still holds answer errors from now on.
+    pub(super) fn retire(&self) {
+        self.offline.store(true, Ordering::Release);
+        self.lock.lock().take();
+    }
+
+    pub(super) fn set_listener(&self, listener: Arc<dyn FlushListener>) {
+        *self.listener.write() = Some(listener);
+    }
+
+    pub(super) fn flushed(&self, partition: &TopicPartition, offset: Offset) {
+        if let Some(listener) = self.listener.read().as_ref() {
+            listener.flushed(partition, offset);
+        }
+    }
+
+    pub(super) fn slot(&self, partition: &TopicPartition) -> Option<Arc<Slot>> {
+        self.slots.lock().get(partition).map(Arc::clone)
+    }
+
+    /// Gives the partition a place here.
+    pub(super) fn place(&self, partition: &TopicPartition) -> Arc<Slot> {
+        Arc::clone(self.slots.lock().entry(partition.clone()).or_default())
+    }
+
+    /// Puts a slot back that was forgotten while its log was opened.
+    pub(super) fn keep(&self, partition: &TopicPartition, slot: &Arc<Slot>) {
+        self.slots
+            .lock()
+            .insert(partition.clone(), Arc::clone(slot));
+    }
+
+    /// Forgets a partition and what the checkpoints say of it.
+    pub(super) fn forget(&self, partition: &TopicPartition) {
+        self.slots.lock().remove(partition);
+        self.manifest.lock().remove(partition);
+        self.recovery_points.lock().remove(partition);
+        self.high_watermarks.lock().remove(partition);
+        // A log start that stays behind would cut the next topic of that name.
+        let mut starts = self.log_starts.lock();
+        if starts.remove(partition).is_some() {
+            self.write_offsets(names::LOG_START_CHECKPOINT, &starts, true);
+        }
+    }
+
+    pub(super) fn partition_count(&self) -> usize {
+        self.slots.lock().len()
+    }
+
+    pub(super) fn partitions(&self) -> Vec<TopicPartition> {
+        let mut partitions: Vec<_> = self.slots.lock().keys().cloned().collect();
+        partitions.sort();
+        partitions
+    }
+
+    /// Logs that are open; does not wait for those that are being opened.
+    pub(super) fn logs(&self) -> Vec<Arc<Log>> {
+        let slots: Vec<Arc<Slot>> = self.slots.lock().values().map(Arc::clone).collect();
+        slots
+            .iter()
+            .filter_map(|slot| slot.log.try_lock()?.as_ref().map(Arc::clone))
+            .collect()
+    }
+
+    /// True if no files of a partition are here that this run has neither opened nor found clean.
+    pub(super) fn knows_all(&self) -> Result<bool, LogError> {
+        if self.clean {
+            return Ok(true);
+        }
+        let opened: BTreeSet<TopicPartition> = self
+            .logs()
+            .iter()
+            .map(|log| log.topic_partition().clone())
+            .collect();
+        let entries = self.disk.list(&self.path)?;
+        Ok(entries
+            .iter()
+            .filter(|entry| entry.is_directory)
+            .filter_map(|entry| names::parse_partition_directory(&entry.name))
+            .all(|partition| opened.contains(&partition)))
+    }
+
+    pub(super) fn log_start(&self, partition: &TopicPartition) -> Option<Offset> {
+        self.log_starts.lock().get(partition).copied()
+    }
+
+    /// Stores a partition's log start; durable on return.
+    pub(super) fn store_log_start(
+        &self,
+        partition: &TopicPartition,
+        offset: Offset,
+    ) -> Result<(), LogError> {
+        let mut starts = self.log_starts.lock();
+        let mut changed = starts.clone();
+        changed.insert(partition.clone(), offset);
+        let text = checkpoint::offsets_to_text(&changed);
+        let path = self.path.join(names::LOG_START_CHECKPOINT);
+        replace_file(&*self.disk, &path, text.as_bytes(), true)?;
+        *starts = changed;
+        Ok(())
+    }
+
+    pub(super) fn write_log_starts(&self) {
+        let starts = self.log_starts.lock();
+        self.write_offsets(names::LOG_START_CHECKPOINT, &starts, true);
+    }
+
+    pub(super) fn write_recovery_points(&self, durable: bool) {
+        let points = self.recovery_points.lock().clone();
+        self.write_offsets(names::RECOVERY_POINT_CHECKPOINT, &points, durable);
+    }
+
+    pub(super) fn write_high_watermarks(&self, durable: bool) {
+        let offsets = self.high_watermarks.lock().clone();
+        self.write_offsets(names::REPLICATION_CHECKPOINT, &offsets, durable);
+    }
+
+    fn write_offsets(&self, name: &str, offsets: &Offsets, durable: bool) {
+        if !self.is_online() {
+            return;
+        }
+        let text = checkpoint::offsets_to_text(offsets);
+        if let Err(error) =
+            replace_file(&*self.disk, &self.path.join(name), text.as_bytes(), durable)
+        {
+            tracing::warn!(directory = %self.path.display(), name, %error, "write a checkpoint");
+        }
+    }
+
+    /// The topic id in a partition's `partition.metadata`, if it can be read.
+    pub(super) fn topic_id_on_disk(&self, partition: &TopicPartition) -> Option<TopicId> {
+        let path = self.path.join(partition.to_string());
+        let path = path.join(names::PARTITION_METADATA);
+        let content = read_small_file(&*self.disk, &path, 4096).ok()?;
+        checkpoint::partition_metadata_from_text(std::str::from_utf8(&content).ok()?)
+    }
+}
+
+fn read_text(disk: &dyn Disk, path: &Path, name: &str) -> Option<String> {
+    match read_small_file(disk, &path.join(name), SMALL_FILE_BYTES_MAX) {
+        Ok(content) => Some(String::from_utf8_lossy(&content).into_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            tracing::warn!(directory = %path.display(), name, %error, "read a small file");
+            None
+        }
+    }
+}
+
+fn read_offsets(disk: &dyn Disk, path: &Path, name: &str) -> Offsets {
+    let Some(text) = read_text(disk, path, name) else {
+        return Offsets::new();
+    };
+    let (offsets, whole) = checkpoint::offsets_from_text(&text);
+    if !whole {
+        tracing::warn!(directory = %path.display(), name, read = offsets.len(), "a checkpoint is damaged");
+    }
+    offsets
+}
+
+fn read_manifest(disk: &dyn Disk, path: &Path) -> Manifest {
+    let manifest =
+        read_text(disk, path, names::MANIFEST).and_then(|text| Manifest::from_text(&text));
+    manifest.unwrap_or_else(|| {
+        tracing::warn!(directory = %path.display(), "the manifest is damaged: partitions are looked at one by one");
+        Manifest::default()
+    })
+}
+
+/// Refuses a directory of another cluster or node; writes `meta.properties` where there is none.
+fn check_owner(disk: &dyn Disk, path: &Path, owner: Owner<'_>) -> Result<(), LogError> {
+    let found = read_text(disk, path, names::META_PROPERTIES)
+        .map(|text| MetaProperties::from_text(&text))
+        .filter(|meta| meta.cluster_id.is_some() || meta.node_id.is_some());
+    let foreign = |what: &str, theirs: &dyn std::fmt::Display, ours: &dyn std::fmt::Display| {
+        LogError::from(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!(
+                "{} belongs to {what} {theirs}, this is {what} {ours}",
+                path.join(names::META_PROPERTIES).display()
+            ),
+        ))
+    };
+    let mut meta = MetaProperties {
+        cluster_id: Some(owner.cluster_id.to_owned()),
+        node_id: Some(owner.node_id),
+        directory_id: Some(TopicId(*uuid::Uuid::new_v4().as_bytes())),
+    };
+    if let Some(found) = found {
+        if let Some(id) = found.cluster_id.filter(|id| id != owner.cluster_id) {
+            return Err(foreign("cluster", &id, &owner.cluster_id));
+        }
+        if let Some(id) = found.node_id.filter(|&id| id != owner.node_id) {
+            return Err(foreign("node", &id, &owner.node_id));
+        }
+        if found.directory_id.is_some() {
+            return Ok(());
+        }
+        meta.directory_id = meta.directory_id.or(found.directory_id);
+    }
+    replace_file(
+        disk,
+        &path.join(names::META_PROPERTIES),
+        meta.to_text().as_bytes(),
+        false,
+    )?;
+    Ok(())
+}

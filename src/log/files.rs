@@ -1,0 +1,200 @@
+//! Open files of all logs, under one budget.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::disk::{Disk, DiskFile, OpenMode};
+use super::names::FileKind;
+use crate::types::Offset;
+
+/// Which file of which log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FileKey {
+    pub log: u64,
+    pub base_offset: Offset,
+    pub kind: FileKind,
+}
+
+/// Keeps files open, the least used are closed past the budget ("second chance"). Whoever holds an
+/// `Arc` of a file goes on using it.
+#[derive(Debug)]
+pub(crate) struct FilePool {
+    disk: Arc<dyn Disk>,
+    open_max: usize,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    by_key: HashMap<FileKey, usize>,
+    entries: Vec<Entry>,
+    hand: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: FileKey,
+    file: Arc<dyn DiskFile>,
+    used: bool,
+}
+
+impl FilePool {
+    pub(crate) fn new(disk: Arc<dyn Disk>, open_max: usize) -> Self {
+        Self {
+            disk,
+            open_max: open_max.max(1),
+            slots: Mutex::new(Slots::default()),
+        }
+    }
+
+    /// The file, from the pool or opened. `path` is asked for only where it must be opened.
+    pub(crate) fn open<P: AsRef<Path>>(
+        &self,
+        key: FileKey,
+        mode: OpenMode,
+        path: impl FnOnce() -> P,
+    ) -> io::Result<Arc<dyn DiskFile>> {
+        if let Some(file) = self.slots.lock().get(&key) {
+            return Ok(file);
+        }
+        // A file in the pool may be written whoever asked for it first.
+        let mode = if mode == OpenMode::Read {
+            OpenMode::Write
+        } else {
+            mode
+        };
+        let file = self.disk.open(path().as_ref(), mode)?;
+        let closed = self
+            .slots
+            .lock()
+            .insert(key, Arc::clone(&file), self.open_max);
+        drop(closed); // closing is a system call: not under the lock
+        Ok(file)
+    }
+
+    /// Closes one file.
+    pub(crate) fn forget(&self, key: &FileKey) {
+        let closed = self.slots.lock().remove(key);
+        drop(closed);
+    }
+
+    /// Closes all files of a log.
+    pub(crate) fn forget_log(&self, log: u64) {
+        let mut closed = Vec::new();
+        {
+            let mut slots = self.slots.lock();
+            let keys: Vec<FileKey> = slots
+                .by_key
+                .keys()
+                .filter(|key| key.log == log)
+                .copied()
+                .collect();
+            for key in keys {
+                closed.extend(slots.remove(&key));
+            }
+        }
+        drop(closed);
+    }
+}
+
+impl Slots {
+    fn get(&mut self, key: &FileKey) -> Option<Arc<dyn DiskFile>> {
+        let index = *self.by_key.get(key)?;
+        let entry = self.entries.get_mut(index)?;
+        entry.used = true;
+        Some(Arc::clone(&entry.file))
+    }
+
+    fn insert(
+        &mut self,
+        key: FileKey,
+        file: Arc<dyn DiskFile>,
+        open_max: usize,
+    ) -> Option<Arc<dyn DiskFile>> {
+        if self.by_key.contains_key(&key) {
+            return None; // somebody else opened it meanwhile; this one lives with its user
+        }
+        let entry = Entry {
+            key,
+            file,
+            used: true,
+        };
+        if self.entries.len() < open_max {
+            self.by_key.insert(key, self.entries.len());
+            self.entries.push(entry);
+            return None;
+        }
+        let count = self.entries.len();
+        loop {
+            self.hand = (self.hand + 1) % count;
+            let candidate = &mut self.entries[self.hand];
+            if candidate.used {
+                candidate.used = false;
+                continue;
+            }
+            let old = std::mem::replace(candidate, entry);
+            self.by_key.remove(&old.key);
+            self.by_key.insert(key, self.hand);
+            return Some(old.file);
+        }
+    }
+
+    fn remove(&mut self, key: &FileKey) -> Option<Arc<dyn DiskFile>> {
+        let index = self.by_key.remove(key)?;
+        let removed = self.entries.swap_remove(index);
+        if let Some(moved) = self.entries.get(index) {
+            self.by_key.insert(moved.key, index);
+        }
+        Some(removed.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::disk::RealDisk;
+
+    fn key(base_offset: Offset) -> FileKey {
+        FileKey {
+            log: 1,
+            base_offset,
+            kind: FileKind::Log,
+        }
+    }
+
+    #[test]
+    fn the_least_used_file_is_closed_past_the_budget_and_stays_readable() {
+        let directory = tempfile::tempdir().unwrap();
+        let pool = FilePool::new(Arc::new(RealDisk), 2);
+        let open = |offset: Offset| {
+            pool.open(key(offset), OpenMode::Create, || {
+                directory.path().join(offset.to_string())
+            })
+            .unwrap()
+        };
+        let first = open(1);
+        first.write_at(b"one", b"", 0).unwrap();
+        open(2);
+        open(3);
+        open(4);
+        assert_eq!(pool.slots.lock().entries.len(), 2);
+        let mut buffer = [0; 3];
+        assert_eq!(first.read_at(&mut buffer, 0).unwrap(), 3);
+        assert_eq!(open(1).bytes().unwrap(), 3);
+        pool.forget(&key(1));
+        pool.forget_log(1);
+        let slots = pool.slots.lock();
+        assert!(slots.by_key.is_empty() && slots.entries.is_empty());
+    }
+
+    #[test]
+    fn a_missing_file_is_an_error_unless_it_is_to_be_made() {
+        let pool = FilePool::new(Arc::new(RealDisk), 2);
+        let missing = pool.open(key(1), OpenMode::Read, || "/nonexistent/file");
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,346 @@
+//! Group commit: one flusher per log directory. While it syncs, the next group gathers; no timer.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::directory::Directory;
+use super::disk::{DiskFile, OpenMode};
+use super::executor::{Executor, ThreadPool};
+use super::log::{Log, LogError};
+use super::names::FileKind;
+use crate::types::Offset;
+
+/// Up to so many logs are synced one after the other: handing them to threads costs more.
+const INLINE_MAX: usize = 2;
+/// Threads that sync at the same time: a file system commits what waits together.
+const SYNC_THREADS: usize = 16;
+const SYNC_QUEUE_MAX: usize = 4096;
+
+/// What of a log is not on disk yet.
+#[derive(Debug, Default)]
+pub(super) struct SyncState {
+    /// Segments written to, with the open file where the topic waits for the disk: an error of the
+    /// write-back is reported to whoever had the file open.
+    segments: Vec<(Offset, Option<Arc<dyn DiskFile>>)>,
+    /// Segments that are complete, and whose indexes are.
+    pub finished: Vec<Offset>,
+    /// A file was made in the partition's directory.
+    pub partition_directory: bool,
+    /// The partition's directory was made.
+    pub parent_directory: bool,
+    /// Offset behind the last write.
+    end: Offset,
+}
+
+impl SyncState {
+    pub(super) fn written(
+        &mut self,
+        base_offset: Offset,
+        file: Arc<dyn DiskFile>,
+        end: Offset,
+        keep_open: bool,
+    ) {
+        self.end = end;
+        if self
+            .segments
+            .last()
+            .is_none_or(|(last, _)| *last != base_offset)
+        {
+            self.segments.push((base_offset, keep_open.then_some(file)));
+        }
+    }
+}
+
+impl Log {
+    /// Syncs all that was appended, by the caller's own hand (shutdown, tests).
+    pub fn flush(&self) -> Result<Offset, LogError> {
+        let _flushing = self.flushing.lock();
+        self.directory.check_online()?;
+        // Both before the work is taken: who appends from now on asks again.
+        self.dirty.store(false, Ordering::Release);
+        self.background.store(false, Ordering::Release);
+        let work = {
+            let mut sync = self.sync.lock();
+            let end = sync.end;
+            let work = std::mem::take(&mut *sync);
+            sync.end = end;
+            work
+        };
+        if let Err(error) = self.sync(&work) {
+            if self.deleted.load(Ordering::Acquire) {
+                return Ok(self.flushed_offset());
+            }
+            self.directory.fail("sync", &error);
+            return Err(error.into());
+        }
+        let before = self.flushed.fetch_max(work.end, Ordering::AcqRel);
+        let flushed = before.max(work.end);
+        if flushed > before {
+            self.directory.flushed(&self.partition, flushed);
+        }
+        Ok(flushed)
+    }
+
+    fn sync(&self, work: &SyncState) -> io::Result<()> {
+        for (base_offset, file) in &work.segments {
+            match file {
+                Some(file) => file.sync()?,
+                None => self.sync_file(*base_offset, FileKind::Log)?,
+            }
+        }
+        for base_offset in &work.finished {
+            self.sync_file(*base_offset, FileKind::OffsetIndex)?;
+            self.sync_file(*base_offset, FileKind::TimeIndex)?;
+        }
+        if work.partition_directory {
+            self.files.disk.sync_directory(&self.files.path)?;
+        }
+        if work.parent_directory {
+            self.files.disk.sync_directory(&self.directory.path)?;
+        }
+        Ok(())
+    }
+
+    /// Syncs a file unless its segment was deleted meanwhile.
+    pub(super) fn sync_file(&self, base_offset: Offset, kind: FileKind) -> io::Result<()> {
+        match self.files.open(base_offset, kind, OpenMode::Write) {
+            Ok(file) => file.sync(),
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && !self.has_segment(base_offset) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn has_segment(&self, base_offset: Offset) -> bool {
+        let view = self.view.lock();
+        view.segments
+            .binary_search_by_key(&base_offset, |segment| segment.base_offset)
+            .is_ok()
+    }
+
+    /// Asks for a flush now, later, or not at all, as the topic's `flush.messages` and `flush.ms` say.
+    pub(super) fn after_append(&self, config: &crate::config::TopicConfig) {
+        if config.flush_messages <= 1 {
+            self.request_flush();
+            return;
+        }
+        let unflushed = self.log_end_offset() - self.flushed_offset();
+        if unflushed >= config.flush_messages {
+            self.request_background_flush();
+        } else if config.flush_ms < i64::MAX / 2 && !self.background.swap(true, Ordering::AcqRel) {
+            let wait = Duration::from_millis(config.flush_ms.max(0).unsigned_abs());
+            let due = self.directory.clock.now() + wait.min(Duration::from_secs(86_400 * 365));
+            self.directory
+                .flush_queue
+                .mark_later(due, self.files.id, self.me.clone());
+        }
+    }
+
+    /// Puts the log into the flusher's next group.
+    pub(super) fn request_flush(&self) {
+        if !self.dirty.swap(true, Ordering::AcqRel)
+            && let Some(log) = self.me.upgrade()
+        {
+            self.directory.flush_queue.mark(log);
+        }
+    }
+
+    /// Has the log flushed where nobody waits for it.
+    pub(super) fn request_background_flush(&self) {
+        if let Some(log) = self.me.upgrade() {
+            self.directory.flush_queue.mark_background(log);
+        }
+    }
+}
+
+/// What the flusher of a directory has to do.
+#[derive(Debug)]
+pub(super) struct FlushQueue {
+    state: Mutex<QueueState>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    /// Logs that somebody waits for.
+    dirty: Vec<Arc<Log>>,
+    background: Vec<Arc<Log>>,
+    /// Logs with `flush.ms`, by the time at which they are due.
+    later: BTreeMap<(Instant, u64), Weak<Log>>,
+    waiting: bool,
+    stopped: bool,
+}
+
+/// What the flusher takes at once.
+struct Work {
+    dirty: Vec<Arc<Log>>,
+    background: Vec<Arc<Log>>,
+}
+
+impl FlushQueue {
+    pub(super) fn new() -> Self {
+        Self {
+            state: Mutex::new(QueueState::default()),
+            wake: Condvar::new(),
+        }
+    }
+
+    fn mark(&self, log: Arc<Log>) {
+        let mut state = self.state.lock();
+        state.dirty.push(log);
+        self.wake(state.waiting);
+    }
+
+    fn mark_background(&self, log: Arc<Log>) {
+        let mut state = self.state.lock();
+        if !state
+            .background
+            .iter()
+            .any(|other| Arc::ptr_eq(other, &log))
+        {
+            state.background.push(log);
+        }
+        self.wake(state.waiting);
+    }
+
+    fn mark_later(&self, due: Instant, id: u64, log: Weak<Log>) {
+        let mut state = self.state.lock();
+        let sooner = state
+            .later
+            .keys()
+            .next()
+            .is_none_or(|(first, _)| due < *first);
+        state.later.insert((due, id), log);
+        self.wake(state.waiting && sooner);
+    }
+
+    fn wake(&self, waiting: bool) {
+        if waiting {
+            self.wake.notify_one();
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.wake.notify_all();
+    }
+
+    /// Waits for work; `None` when stopped. Those that somebody waits for come first.
+    fn next(&self, directory: &Directory) -> Option<Work> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            let now = directory.clock.now();
+            while let Some((&(due, id), _)) = state.later.first_key_value()
+                && due <= now
+            {
+                if let Some(log) = state.later.remove(&(due, id)).and_then(|log| log.upgrade()) {
+                    state.background.push(log);
+                }
+            }
+            if !state.dirty.is_empty() || !state.background.is_empty() {
+                let dirty = std::mem::take(&mut state.dirty);
+                let background = std::mem::take(&mut state.background);
+                return Some(Work { dirty, background });
+            }
+            state.waiting = true;
+            match state.later.first_key_value() {
+                Some((&(due, _), _)) => {
+                    self.wake
+                        .wait_for(&mut state, due.saturating_duration_since(now));
+                }
+                None => self.wake.wait(&mut state),
+            }
+            state.waiting = false;
+        }
+    }
+}
+
+/// The flusher's thread: runs until its queue is stopped.
+pub(super) fn run(directory: &Arc<Directory>) {
+    let name = format!("log-sync-{}", directory.number);
+    let pool = ThreadPool::new(name, SYNC_THREADS, SYNC_QUEUE_MAX);
+    while let Some(Work { dirty, background }) = directory.flush_queue.next(directory) {
+        // A background flush may carry much: it must not stand in front of those who wait.
+        for log in background {
+            let lane = log.files.id;
+            pool.submit(
+                lane,
+                Box::new(move || {
+                    let _ = log.flush(); // a failure took the directory offline
+                }),
+            );
+        }
+        flush_group(&pool, dirty);
+    }
+    pool.stop();
+}
+
+fn flush_group(pool: &ThreadPool, group: Vec<Arc<Log>>) {
+    if group.len() <= INLINE_MAX {
+        for log in group {
+            let _ = log.flush(); // a failure took the directory offline
+        }
+        return;
+    }
+    let latch = Arc::new(Latch::new(group.len()));
+    for log in group {
+        let latch = Arc::clone(&latch);
+        let lane = log.files.id;
+        pool.submit(
+            lane,
+            Box::new(move || {
+                let _guard = LatchGuard(latch);
+                let _ = log.flush(); // a failure took the directory offline
+            }),
+        );
+    }
+    latch.wait();
+}
+
+/// Waits until a number of jobs are done.
+#[derive(Debug)]
+struct Latch {
+    left: AtomicUsize,
+    lock: Mutex<()>,
+    done: Condvar,
+}
+
+impl Latch {
+    fn new(count: usize) -> Self {
+        Self {
+            left: AtomicUsize::new(count),
+            lock: Mutex::new(()),
+            done: Condvar::new(),
+        }
+    }
+
+    fn wait(&self) {
+        let mut guard = self.lock.lock();
+        while self.left.load(Ordering::Acquire) > 0 {
+            self.done.wait(&mut guard);
+        }
+    }
+}
+
+/// Counts down also when a job panics.
+struct LatchGuard(Arc<Latch>);
+
+impl Drop for LatchGuard {
+    fn drop(&mut self) {
+        if self.0.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let _guard = self.0.lock.lock();
+            self.0.done.notify_one();
+        }
+    }
+}

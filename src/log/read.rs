@@ -1,0 +1,331 @@
+//! Reading from a log: whole batches from the cache or the file, and offsets by time.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::disk::DiskFile;
+use super::log::{FileRange, Log, LogError, LogRead, LogSlice, TimestampOffset};
+use super::segment::{Run, RunLimits, Segment};
+use super::walk::{Located, WalkError, read_payload};
+use crate::record::{decompressed_bytes_max, scan};
+use crate::types::{NO_TIMESTAMP, Offset, TimestampMs};
+
+impl LogRead {
+    fn empty() -> Self {
+        Self {
+            slice: LogSlice::Memory(Vec::new()),
+            bytes: 0,
+            more: false,
+        }
+    }
+}
+
+/// A segment and what of it was published when it was looked up.
+struct Found {
+    segment: Arc<Segment>,
+    /// Base offset of the next segment, or the log's end.
+    end: Offset,
+    bytes: u64,
+}
+
+impl Log {
+    /// Reads whole batches from the one that holds `offset` on, all below `bound`. Never empty when a
+    /// batch is there: the first is returned even if larger than `bytes_max` (KIP-74) when
+    /// `at_least_one`. One read stays in one segment.
+    pub fn read(
+        &self,
+        offset: Offset,
+        bytes_max: usize,
+        bound: Offset,
+        at_least_one: bool,
+    ) -> Result<LogRead, LogError> {
+        self.check_usable()?;
+        let end = self.log_end_offset();
+        self.check_range(offset, end)?;
+        let bound = bound.min(end);
+        if offset >= bound {
+            return Ok(LogRead::empty());
+        }
+        if let Some(read) = self.read_cached(offset, bytes_max, bound, at_least_one) {
+            return Ok(read);
+        }
+        let mut at = offset;
+        loop {
+            match self.read_segment(at, bytes_max, bound, at_least_one) {
+                Ok(Ok(read)) => return Ok(read),
+                // Compaction left nothing at the end of that segment.
+                Ok(Err(next)) if next < bound && next > at => at = next,
+                Ok(Err(_)) => return Ok(LogRead::empty()),
+                Err(error) => {
+                    // Deleted while we looked: then the offset is out of range now.
+                    self.check_usable()?;
+                    self.check_range(offset, end)?;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The same, answered only if it cannot block (tail cache); `None` sends the caller to an executor.
+    pub fn read_cached(
+        &self,
+        offset: Offset,
+        bytes_max: usize,
+        bound: Offset,
+        at_least_one: bool,
+    ) -> Option<LogRead> {
+        let end = self.log_end_offset();
+        if offset < self.log_start_offset() || offset > end || self.check_usable().is_err() {
+            return None; // the blocking read says why
+        }
+        let bound = bound.min(end);
+        if offset >= bound {
+            return Some(LogRead::empty());
+        }
+        let cache = &self.directory.cache;
+        let run = cache.read(self.files.id, offset, bytes_max, bound, at_least_one)?;
+        Some(LogRead {
+            bytes: run.bytes,
+            more: run.next_offset < bound,
+            slice: LogSlice::Memory(run.pieces),
+        })
+    }
+
+    fn check_range(&self, offset: Offset, log_end_offset: Offset) -> Result<(), LogError> {
+        let log_start_offset = self.log_start_offset();
+        if (log_start_offset..=log_end_offset).contains(&offset) {
+            return Ok(());
+        }
+        Err(LogError::OffsetOutOfRange {
+            offset,
+            log_start_offset,
+            log_end_offset,
+        })
+    }
+
+    /// The segment that holds `offset`.
+    fn find(&self, offset: Offset) -> Option<Found> {
+        let log_end = self.log_end_offset();
+        let view = self.view.lock();
+        let after = view
+            .segments
+            .partition_point(|segment| segment.base_offset <= offset);
+        let segment = view.segments.get(after.checked_sub(1)?)?;
+        Some(Found {
+            segment: Arc::clone(segment),
+            end: view
+                .segments
+                .get(after)
+                .map_or(log_end, |next| next.base_offset.min(log_end)),
+            bytes: segment.bytes(),
+        })
+    }
+
+    /// `Err(next)` if the segment has no batch at or past `offset`: go on with the next segment.
+    fn read_segment(
+        &self,
+        offset: Offset,
+        bytes_max: usize,
+        bound: Offset,
+        at_least_one: bool,
+    ) -> Result<Result<LogRead, Offset>, LogError> {
+        let Some(found) = self.find(offset) else {
+            // Below the first segment: compaction or a lost file; the next record is there.
+            let view = self.view.lock();
+            let first = view
+                .segments
+                .first()
+                .map_or(bound, |first| first.base_offset);
+            return Ok(Err(first));
+        };
+        if found.bytes == 0 {
+            return Ok(Err(found.end));
+        }
+        let segment = &found.segment;
+        let file = segment.log_file(&self.files)?;
+        let interval = self.index_interval();
+        let Some(first) = segment.locate(&self.files, &*file, offset, found.bytes, interval)?
+        else {
+            return Ok(Err(found.end));
+        };
+        let limits = RunLimits {
+            bytes_max: bytes_max as u64,
+            bound,
+            at_least_one,
+            segment_end: found.end,
+            segment_bytes: found.bytes,
+        };
+        let run = segment.run(&self.files, &*file, &first, &limits)?;
+        let below_bound = first.header.last_offset() < bound;
+        Ok(Ok(LogRead {
+            bytes: usize::try_from(run.bytes).unwrap_or(usize::MAX),
+            more: below_bound && run.next_offset < bound,
+            slice: slice_of(&*file, &run)?,
+        }))
+    }
+
+    /// Bytes in `[from, to)` as far as known without I/O (for `min_bytes`); an estimate where the tail
+    /// cache does not hold the range. Does not block.
+    pub fn bytes_between(&self, from: Offset, to: Offset) -> u64 {
+        let to = to.min(self.log_end_offset());
+        if from >= to {
+            return 0;
+        }
+        if let Some(bytes) = self.directory.cache.bytes_between(self.files.id, from, to) {
+            return bytes;
+        }
+        let log_end = self.log_end_offset();
+        let view = self.view.lock();
+        let mut bytes = 0;
+        for (number, segment) in view.segments.iter().enumerate() {
+            let next = view.segments.get(number + 1);
+            let end = next.map_or(log_end, |next| next.base_offset);
+            let overlap = to.min(end).saturating_sub(from.max(segment.base_offset));
+            let span = end.saturating_sub(segment.base_offset);
+            if overlap > 0 && span > 0 {
+                let part = u128::from(segment.bytes()) * u128::from(overlap.unsigned_abs())
+                    / u128::from(span.unsigned_abs());
+                bytes += u64::try_from(part).unwrap_or(u64::MAX);
+            }
+        }
+        bytes.max(1)
+    }
+
+    /// First record at or after `timestamp`, below `bound`.
+    pub fn offset_for_timestamp(
+        &self,
+        timestamp: TimestampMs,
+        bound: Offset,
+    ) -> Result<Option<TimestampOffset>, LogError> {
+        self.check_usable()?;
+        let start = self.log_start_offset();
+        for segment in self.segments_with_bytes() {
+            segment.ensure_loaded(&self.files, self.index_interval())?;
+            let largest = segment.index.lock().max_timestamp;
+            if largest.is_none_or(|(largest, _)| largest < timestamp) {
+                continue;
+            }
+            let from = segment.time_floor(&self.files, timestamp)?;
+            let from = from.unwrap_or(segment.base_offset).max(start);
+            let found = self.search(&segment, from, |record, offset| {
+                record >= timestamp && offset >= start
+            })?;
+            if let Some(found) = found {
+                return Ok(Some(found).filter(|found| found.offset < bound));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The (first) record with the largest timestamp.
+    pub fn offset_of_max_timestamp(&self) -> Result<Option<TimestampOffset>, LogError> {
+        self.check_usable()?;
+        let start = self.log_start_offset();
+        let mut best: Option<(TimestampMs, Offset, Arc<Segment>)> = None;
+        for segment in self.segments_with_bytes() {
+            segment.ensure_loaded(&self.files, self.index_interval())?;
+            let Some((timestamp, offset)) = segment.index.lock().max_timestamp else {
+                continue;
+            };
+            let larger = best.as_ref().is_none_or(|(best, ..)| timestamp > *best);
+            if timestamp != NO_TIMESTAMP && offset >= start && larger {
+                best = Some((timestamp, offset, segment));
+            }
+        }
+        let Some((timestamp, offset, segment)) = best else {
+            return Ok(None);
+        };
+        self.search(&segment, offset, |record, _| record >= timestamp)
+    }
+
+    fn segments_with_bytes(&self) -> Vec<Arc<Segment>> {
+        let view = self.view.lock();
+        let segments = view.segments.iter();
+        segments
+            .filter(|segment| segment.bytes() > 0)
+            .map(Arc::clone)
+            .collect()
+    }
+
+    /// The first record for which `wanted(timestamp, offset)`, in batches from the one that holds `from`.
+    fn search(
+        &self,
+        segment: &Segment,
+        from: Offset,
+        wanted: impl Fn(TimestampMs, Offset) -> bool,
+    ) -> Result<Option<TimestampOffset>, LogError> {
+        let file = segment.log_file(&self.files)?;
+        let bytes = segment.bytes();
+        let interval = self.index_interval();
+        let mut walker = segment.walk_from(&self.files, &*file, from, bytes, interval)?;
+        while let Some(batch) = walker.next()? {
+            if batch.header.last_offset() < from
+                || !wanted(batch.header.max_timestamp, batch.header.last_offset())
+            {
+                continue;
+            }
+            if let Some(found) = search_batch(&*file, &batch, &wanted)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn search_batch(
+    file: &dyn DiskFile,
+    batch: &Located,
+    wanted: &impl Fn(TimestampMs, Offset) -> bool,
+) -> Result<Option<TimestampOffset>, LogError> {
+    let header = &batch.header;
+    let payload = read_payload(file, batch)?;
+    let mut found = None;
+    scan(
+        header,
+        &payload,
+        decompressed_bytes_max(i32::MAX),
+        |stamp| {
+            let offset = header.base_offset + i64::from(stamp.offset_delta);
+            let timestamp = header.record_timestamp(stamp.timestamp_delta);
+            if !wanted(timestamp, offset) {
+                return ControlFlow::Continue(());
+            }
+            found = Some(TimestampOffset {
+                timestamp,
+                offset,
+                leader_epoch: header.partition_leader_epoch,
+            });
+            ControlFlow::Break(())
+        },
+    )
+    .map_err(|error| {
+        LogError::from(WalkError::Bad {
+            position: batch.position,
+            reason: error.to_string(),
+        })
+    })?;
+    Ok(found)
+}
+
+/// The run as a range of the real file, or read into memory where the disk is a simulated one.
+fn slice_of(file: &dyn DiskFile, run: &Run) -> io::Result<LogSlice> {
+    if run.bytes == 0 {
+        return Ok(LogSlice::Memory(Vec::new()));
+    }
+    if let Some(file) = file.as_file() {
+        return Ok(LogSlice::File(FileRange {
+            file: Arc::clone(file),
+            position: run.position,
+            bytes: run.bytes,
+        }));
+    }
+    let mut bytes = vec![0; usize::try_from(run.bytes).unwrap_or(0)];
+    let read = file.read_at(&mut bytes, run.position)?;
+    if read as u64 != run.bytes {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(LogSlice::Memory(vec![Bytes::from(bytes)]))
+}

@@ -1,0 +1,5 @@
+//! Logs on a real disk: what they keep, and what they find again.
+
+mod support;
+
+mod basics;

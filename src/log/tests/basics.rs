@@ -1,0 +1,89 @@
+use std::sync::Arc;
+
+use super::support::*;
+use crate::config::TopicConfig;
+use crate::log::LogError;
+use crate::types::{ErrorCode, Offset};
+
+#[test]
+fn what_is_appended_is_read_from_cache_and_file_alike() {
+    let directory = tempfile::tempdir().unwrap();
+    let manager = open(directory.path());
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    assert!(!directory.path().join("topic-0").exists());
+    for number in 0..50_u8 {
+        let appended = append(&log, batch(1_000, &[&[number; 100], &[number; 50]])).unwrap();
+        assert_eq!(appended.base_offset, Offset::from(number) * 2);
+        assert_eq!(appended.last_offset, Offset::from(number) * 2 + 1);
+    }
+    assert!(log.segment_count() > 3);
+    let cached = read_all(&log, 0);
+    assert_eq!(cached.len(), 50);
+    manager.close();
+    let manager = open_uncached(directory.path());
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (0, 100));
+    assert_eq!(log.flushed_offset(), 100);
+    assert_eq!(read_all(&log, 0), cached);
+    for offset in 0..100 {
+        let read = log.read(offset, 1, Offset::MAX, true).unwrap();
+        let found = batches_of(&bytes_of(&read));
+        assert_eq!(found, cached[offset as usize / 2..=offset as usize / 2]);
+        assert_eq!(read.more, offset < 98);
+    }
+    append(&log, batch(2_000, &[b"after"])).unwrap();
+    assert_eq!(read_all(&log, 0).len(), 51);
+}
+
+#[test]
+fn a_read_keeps_its_limits() {
+    let directory = tempfile::tempdir().unwrap();
+    let manager = open_uncached(directory.path());
+    let config = Arc::new(TopicConfig::default());
+    let log = manager.log(&partition(), TOPIC_ID, config).unwrap();
+    let mut size = 0;
+    for _ in 0..10 {
+        let batch = batch(1_000, &[&[7; 400]]);
+        size = 61 + batch.payload.len();
+        append(&log, batch).unwrap();
+    }
+    let read = |offset, bytes_max, bound, at_least_one| {
+        let read = log.read(offset, bytes_max, bound, at_least_one).unwrap();
+        (batches_of(&bytes_of(&read)).len(), read.more)
+    };
+    assert_eq!(read(0, usize::MAX, 10, true), (10, false));
+    assert_eq!(read(0, usize::MAX, 7, true), (7, false));
+    assert_eq!(read(3, usize::MAX, 7, false), (4, false));
+    assert_eq!(read(3, size * 2, 10, false), (2, true));
+    assert_eq!(read(3, size * 2 - 1, 10, false), (1, true));
+    assert_eq!(read(3, size - 1, 10, false), (0, true));
+    assert_eq!(read(3, size - 1, 10, true), (1, true));
+    assert_eq!(read(9, 0, 10, true), (1, false));
+    assert_eq!(read(10, 100, 10, true), (0, false));
+    assert_eq!(read(7, 100, 5, true), (0, false));
+    let error = log.read(11, 100, 99, true).unwrap_err();
+    assert!(matches!(
+        error,
+        LogError::OffsetOutOfRange { offset: 11, .. }
+    ));
+}
+
+#[test]
+fn a_batch_larger_than_a_segment_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let manager = open(directory.path());
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    match append(&log, batch(1_000, &[&[7; 2_000]])).unwrap_err() {
+        crate::log::AppendError::Refused(error) => {
+            assert_eq!(error.code, ErrorCode::RecordListTooLarge);
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(log.log_end_offset(), 0);
+}
