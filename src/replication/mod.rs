@@ -24,3 +24,6 @@ pub use waiters::FetchBound;
 pub use crate::log::{
     Appended, FileRange, LogDirDescription, LogSlice, ProducerView, TimestampOffset,
 };
+
+#[cfg(test)]
+mod tests;
