@@ -4,7 +4,6 @@ mod group;
 mod loader;
 mod record;
 mod runtime;
-mod samples;
 mod service;
 
 pub use group::{

@@ -276,10 +276,6 @@ impl GroupCoordinator {
         Ok(all)
     }
 
-    pub(super) fn replicas(&self) -> &Replicas {
-        &self.inner.replicas
-    }
-
     /// The groups that are loaded, for metrics. Loads nothing.
     pub async fn groups_snapshot(&self) -> Vec<GroupSnapshot> {
         let running: Vec<_> = {
