@@ -5,6 +5,7 @@
 //! stands before them all.
 
 mod broker;
+mod change;
 mod environment;
 pub mod keys;
 mod listeners;
@@ -15,6 +16,7 @@ mod topic;
 mod values;
 
 pub use broker::{BrokerConfig, ConfigError, HostPort, Listener};
+pub use change::{Change, Operation, Target};
 pub use load::LoadedConfig;
 pub use topic::{CleanupPolicy, CompressionPolicy, TopicConfig};
 pub use values::{BrokerValues, Source};

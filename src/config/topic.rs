@@ -94,6 +94,9 @@ impl Default for TopicConfig {
     }
 }
 
+/// Kafka's way around the lower bound of `segment.bytes`, for tests.
+const INTERNAL_SEGMENT_BYTES: &str = "internal.segment.bytes";
+
 /// The values of a topic as text: its own, else the broker's.
 struct Texts<'a> {
     broker: &'a BrokerValues,
@@ -145,7 +148,10 @@ impl TopicConfig {
             max_message_bytes: texts.number("max.message.bytes")?,
             max_decompressed_message_bytes: texts.number("max.decompressed.message.bytes")?,
             min_insync_replicas: texts.number("min.insync.replicas")?,
-            segment_bytes: texts.number("segment.bytes")?,
+            segment_bytes: match overrides.contains_key(INTERNAL_SEGMENT_BYTES) {
+                true => texts.number(INTERNAL_SEGMENT_BYTES)?,
+                false => texts.number("segment.bytes")?,
+            },
             segment_ms: texts.number("segment.ms")?,
             segment_jitter_ms: texts.number("segment.jitter.ms")?,
             segment_index_bytes: texts.number("segment.index.bytes")?,

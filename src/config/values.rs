@@ -97,7 +97,12 @@ impl BrokerValues {
                 .iter()
                 .find_map(|source| Some((source, keys::broker_key(source.name)?.default?)))
         })?;
-        Some(convert(*source, value))
+        let converted = convert(*source, value);
+        // A negative retention has no limit, in whatever unit it is given.
+        match topic_key == "retention.ms" && converted.starts_with('-') {
+            true => Some("-1".to_string()),
+            false => Some(converted),
+        }
     }
 
     /// Every source that gives `name` (or one of the keys that say the same) a value, the strongest
@@ -135,13 +140,12 @@ impl BrokerValues {
     }
 }
 
-/// Minutes and hours to milliseconds; a negative time has no limit.
+/// Minutes and hours to milliseconds.
 fn convert(source: BrokerSource, value: &str) -> String {
     if source.multiplier == 1 {
         return value.to_string();
     }
     match value.parse::<i64>() {
-        Ok(number) if number < 0 => "-1".to_string(),
         Ok(number) => number.saturating_mul(source.multiplier).to_string(),
         Err(_) => value.to_string(),
     }

@@ -69,10 +69,10 @@ impl Key {
                 Ok(number) if !number.is_nan() => text.to_string(),
                 _ => return Err(fail("Not a number of type DOUBLE".to_string())),
             },
-            Kind::List => elements(text).collect::<Vec<_>>().join(","),
+            Kind::List => self.list(text),
             Kind::String | Kind::Class | Kind::Password | Kind::Unknown => text.to_string(),
         };
-        match self.check.violated_by(&canonical) {
+        match self.check.violated_by(self.name, &canonical) {
             None => Ok(canonical),
             Some((value, reason)) => Err(Violation {
                 value,
@@ -80,6 +80,17 @@ impl Key {
                 fix: self.fix(),
             }),
         }
+    }
+
+    /// The elements without spaces; of a list of fixed names, each once.
+    fn list(&self, text: &str) -> String {
+        let mut kept: Vec<&str> = Vec::new();
+        for element in elements(text) {
+            if !matches!(self.check, Check::EachOf(_)) || !kept.contains(&element) {
+                kept.push(element);
+            }
+        }
+        kept.join(",")
     }
 
     /// What a value has to be, in words.
@@ -128,121 +139,200 @@ fn integer<T: std::str::FromStr + std::fmt::Display>(
 }
 
 impl Check {
-    /// The offending value and Kafka's reason, if `value` (canonical) does not pass.
-    fn violated_by(self, value: &str) -> Option<(String, String)> {
-        let whole = || Some(value.to_string());
+    /// The offending value and Kafka's reason, if `value` (canonical) of the key `name` does not pass.
+    fn violated_by(self, name: &str, value: &str) -> Option<(String, String)> {
+        let fault = |reason: String| Some((value.to_string(), reason));
         match self {
             Self::Any => None,
-            Self::NonEmpty => value
-                .is_empty()
-                .then(|| (String::new(), "String must be non-empty".to_string())),
-            Self::AtLeast(min) => too_small(value, min),
-            Self::Range(min, max) => too_small(value, min).or_else(|| {
-                let number = value.parse::<i64>().ok()?;
-                (number > max).then(|| {
-                    (
-                        value.to_string(),
-                        format!("Value must be no more than {max}"),
-                    )
-                })
-            }),
-            Self::Ratio(min, max) => {
-                let number = value.parse::<f64>().ok()?;
-                if number < min {
-                    return Some((whole()?, format!("Value must be at least {}", short(min))));
-                }
-                (number > max).then(|| {
-                    (
-                        value.to_string(),
-                        format!("Value must be no more than {}", short(max)),
-                    )
-                })
-            }
-            Self::OneOf(names) => (!names.contains(&value)).then(|| {
-                (
-                    value.to_string(),
-                    format!("String must be one of: {}", names.join(", ")),
-                )
-            }),
-            Self::OneOfNoCase(names) => {
-                (!names.iter().any(|name| name.eq_ignore_ascii_case(value))).then(|| {
-                    (
-                        value.to_string(),
-                        format!(
-                            "String must be one of (case insensitive): {}",
-                            names.join(", ")
-                        ),
-                    )
-                })
-            }
-            Self::EachOf(names) => each_of(value, names),
-            Self::GzipLevel => {
-                (value != "-1" && !matches!(value.parse::<i64>(), Ok(1..=9))).then(|| {
-                    (
-                        value.to_string(),
-                        "Value must be between 1 and 9 or equal to -1".to_string(),
-                    )
-                })
-            }
-            Self::ThrottledReplicas => throttled_replicas(value),
-            Self::OffsetReset => (!matches!(value, "earliest" | "latest")
-                && !value
-                    .strip_prefix("by_duration:")
-                    .is_some_and(|rest| rest.starts_with('P') && rest.len() > 2))
-            .then(|| {
-                (
-                    value.to_string(),
-                    "Invalid value for share.auto.offset.reset".to_string(),
-                )
-            }),
-        }
-    }
-}
-
-/// Kafka writes its bounds of ratios as whole numbers where they are.
-fn short(bound: f64) -> String {
-    format!("{bound}")
-}
-
-fn too_small(value: &str, min: i64) -> Option<(String, String)> {
-    let number = value.parse::<i64>().ok()?;
-    (number < min).then(|| (value.to_string(), format!("Value must be at least {min}")))
-}
-
-fn each_of(value: &str, names: &[&str]) -> Option<(String, String)> {
-    let mut seen = Vec::new();
-    for element in elements(value) {
-        if !names.contains(&element) {
-            return Some((
-                element.to_string(),
-                format!("String must be one of: {}", names.join(", ")),
-            ));
-        }
-        if seen.contains(&element) {
-            return Some((
+            Self::NonEmpty if value.is_empty() => fault("String must be non-empty".to_string()),
+            Self::NonEmpty => None,
+            Self::AtLeast(min) => out_of_range(value, min, i64::MAX),
+            Self::Range(min, max) => out_of_range(value, min, max),
+            Self::Ratio(min, max) => out_of_ratio(value, min, max),
+            Self::OneOf(names) if names.contains(&value) => None,
+            Self::OneOf(names) => fault(one_of(names)),
+            Self::OneOfNoCase(names) if names.iter().any(|n| n.eq_ignore_ascii_case(value)) => None,
+            Self::OneOfNoCase(names) => fault(format!(
+                "String must be one of (case insensitive): {}",
+                names.join(", ")
+            )),
+            Self::EachOf(names) => elements(value)
+                .find(|element| !names.contains(element))
+                .map(|element| (element.to_string(), one_of(names))),
+            Self::GzipLevel if value == "-1" || matches!(value.parse(), Ok(1..=9)) => None,
+            Self::GzipLevel => fault("Value must be between 1 and 9 or equal to -1".to_string()),
+            Self::ThrottledReplicas if is_throttled_replicas(value) => None,
+            Self::ThrottledReplicas => Some((
                 format!("[{}]", value.replace(',', ", ")),
-                "Duplicate values are not allowed".to_string(),
-            ));
+                format!(
+                    "{name} must be the literal '*' or a list of replicas in the following format: \
+                     [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+                ),
+            )),
+            Self::OffsetReset if is_offset_reset(value) => None,
+            Self::OffsetReset => fault(format!(
+                "Invalid value `{value}` for configuration {name}. The value must be either \
+                 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+            )),
         }
-        seen.push(element);
     }
-    None
 }
 
-fn throttled_replicas(value: &str) -> Option<(String, String)> {
-    let pair = |element: &str| {
-        element.split_once(':').is_some_and(|(partition, broker)| {
-            [partition, broker]
-                .iter()
-                .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
-        })
-    };
-    (value != "*" && !elements(value).all(pair)).then(|| {
+fn one_of(names: &[&str]) -> String {
+    format!("String must be one of: {}", names.join(", "))
+}
+
+fn out_of_range(value: &str, min: i64, max: i64) -> Option<(String, String)> {
+    let number = value.parse::<i64>().ok()?;
+    if number < min {
+        return Some((value.to_string(), format!("Value must be at least {min}")));
+    }
+    (number > max).then(|| {
         (
             value.to_string(),
-            "must be the literal '*' or a list of replicas in the following format: \
-             [partitionId]:[brokerId],[partitionId]:[brokerId],..."
-                .to_string(),
+            format!("Value must be no more than {max}"),
         )
     })
+}
+
+/// Bounds are printed as they are in Kafka: without a fraction where there is none, unlike the value.
+fn out_of_ratio(value: &str, min: f64, max: f64) -> Option<(String, String)> {
+    let number = value.parse::<f64>().ok()?;
+    if number < min {
+        return Some((
+            format!("{number:?}"),
+            format!("Value must be at least {min}"),
+        ));
+    }
+    (number > max).then(|| {
+        (
+            format!("{number:?}"),
+            format!("Value must be no more than {max}"),
+        )
+    })
+}
+
+fn is_throttled_replicas(value: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    value == "*"
+        || elements(value).all(|element| {
+            element
+                .split_once(':')
+                .is_some_and(|(partition, broker)| is_number(partition) && is_number(broker))
+        })
+}
+
+fn is_offset_reset(value: &str) -> bool {
+    let duration = value.strip_prefix("by_duration:");
+    matches!(value, "earliest" | "latest")
+        || duration.is_some_and(|text| text.starts_with('P') && text.len() > 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::keys::{group_key, topic_key};
+
+    /// Each as Apache Kafka 4.4 answered it.
+    #[test]
+    fn refusals_are_kafkas() {
+        let cases = [
+            (
+                "retention.ms",
+                "abc",
+                "Invalid value abc for configuration retention.ms: Not a number of type LONG",
+            ),
+            (
+                "retention.ms",
+                "-2",
+                "Invalid value -2 for configuration retention.ms: Value must be at least -1",
+            ),
+            (
+                "retention.ms",
+                "",
+                "Invalid value  for configuration retention.ms: Not a number of type LONG",
+            ),
+            (
+                "preallocate",
+                "yes",
+                "Invalid value yes for configuration preallocate: Expected value to be either true or false",
+            ),
+            (
+                "min.cleanable.dirty.ratio",
+                "x",
+                "Invalid value x for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE",
+            ),
+            (
+                "min.cleanable.dirty.ratio",
+                "2",
+                "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
+            ),
+            (
+                "min.cleanable.dirty.ratio",
+                "-1",
+                "Invalid value -1.0 for configuration min.cleanable.dirty.ratio: Value must be at least 0",
+            ),
+            (
+                "cleanup.policy",
+                "delete,foo",
+                "Invalid value foo for configuration cleanup.policy: String must be one of: compact, delete",
+            ),
+            (
+                "compression.type",
+                "brotli",
+                "Invalid value brotli for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer",
+            ),
+            (
+                "compression.gzip.level",
+                "0",
+                "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1",
+            ),
+            (
+                "compression.lz4.level",
+                "99",
+                "Invalid value 99 for configuration compression.lz4.level: Value must be no more than 17",
+            ),
+            (
+                "leader.replication.throttled.replicas",
+                "a:b",
+                "Invalid value [a:b] for configuration leader.replication.throttled.replicas: leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+            ),
+        ];
+        for (name, value, message) in cases {
+            let violation = topic_key(name).unwrap().parse(value).unwrap_err();
+            assert_eq!(violation.kafka_message(name), message);
+            assert!(!violation.fix.is_empty());
+        }
+        let reset = group_key("share.auto.offset.reset").unwrap();
+        let violation = reset.parse("x").unwrap_err();
+        assert!(
+            violation
+                .reason
+                .starts_with("Invalid value `x` for configuration")
+        );
+        assert!(reset.parse("by_duration:PT1H").is_ok());
+    }
+
+    #[test]
+    fn values_are_brought_into_one_form() {
+        let cases = [
+            ("retention.ms", " 007001 ", "7001"),
+            ("preallocate", "TRUE", "true"),
+            (
+                "cleanup.policy",
+                " compact , delete,compact ",
+                "compact,delete",
+            ),
+            ("cleanup.policy", "", ""),
+            (
+                "leader.replication.throttled.replicas",
+                "1:1, 2:2",
+                "1:1,2:2",
+            ),
+            ("leader.replication.throttled.replicas", "*", "*"),
+            ("compression.gzip.level", "-1", "-1"),
+        ];
+        for (name, value, canonical) in cases {
+            assert_eq!(topic_key(name).unwrap().parse(value).unwrap(), canonical);
+        }
+    }
 }

@@ -5,7 +5,7 @@ use super::keys;
 keys! { GROUP:
     INT "consumer.assignment.interval.ms" = "1000", AtLeast(0), I, Dynamic,
         "Shortest time between two assignments of a consumer group.";
-    BOOLEAN "consumer.assignor.offload.enable" = "true", Any, I, Internal,
+    BOOLEAN "consumer.assignor.offload.enable" = "true", Any, I, InternalDynamic,
         "Whether assignments of consumer groups are computed beside the coordinator's own thread.";
     INT "consumer.heartbeat.interval.ms" = "5000", AtLeast(1), I, Dynamic,
         "How often members of this consumer group send heartbeats.";
@@ -17,7 +17,7 @@ keys! { GROUP:
         "Topic that records go to which this share group gives up; empty for none.";
     INT "share.assignment.interval.ms" = "1000", AtLeast(0), I, Dynamic,
         "Shortest time between two assignments of a share group.";
-    BOOLEAN "share.assignor.offload.enable" = "true", Any, I, Internal,
+    BOOLEAN "share.assignor.offload.enable" = "true", Any, I, InternalDynamic,
         "Whether assignments of share groups are computed beside the coordinator's own thread.";
     STRING "share.auto.offset.reset" = "latest", OffsetReset, I, Dynamic,
         "Where a share group starts in a partition it has not read: latest, earliest, or by_duration with a time back.";
@@ -35,13 +35,13 @@ keys! { GROUP:
         "Whether members may extend the time they have for a record.";
     INT "share.session.timeout.ms" = "45000", AtLeast(1), I, Dynamic,
         "Time without a heartbeat after which a member of this share group is removed.";
-    LONG "streams.acceptable.recovery.lag" = "10000", AtLeast(0), I, Internal,
+    LONG "streams.acceptable.recovery.lag" = "10000", AtLeast(0), I, InternalDynamic,
         "Records that a task's copy may lag behind and still take the task over.";
     INT "streams.assignment.interval.ms" = "1000", AtLeast(0), I, Dynamic,
         "Shortest time between two assignments of a streams group.";
     STRING "streams.assignor.name" = null, Any, I, Dynamic,
         "Assignor that places the tasks of this streams group.";
-    BOOLEAN "streams.assignor.offload.enable" = "true", Any, I, Internal,
+    BOOLEAN "streams.assignor.offload.enable" = "true", Any, I, InternalDynamic,
         "Whether assignments of streams groups are computed beside the coordinator's own thread.";
     INT "streams.heartbeat.interval.ms" = "5000", AtLeast(1), I, Dynamic,
         "How often members of this streams group send heartbeats.";
@@ -49,13 +49,13 @@ keys! { GROUP:
         "How long a new streams group waits for more members before its first assignment.";
     INT "streams.num.standby.replicas" = "0", AtLeast(0), I, Dynamic,
         "Standby copies of each stateful task of this streams group.";
-    INT "streams.num.warmup.replicas" = "2", AtLeast(0), I, Internal,
+    INT "streams.num.warmup.replicas" = "2", AtLeast(0), I, InternalDynamic,
         "Tasks of this streams group that may be warmed up elsewhere at once.";
     LIST "streams.rack.aware.assignment.tags" = "", Any, I, Dynamic,
         "Client tags by which standby tasks are spread.";
     INT "streams.session.timeout.ms" = "45000", AtLeast(1), I, Dynamic,
         "Time without a heartbeat after which a member of this streams group is removed.";
-    INT "streams.task.offset.interval.ms" = "60000", AtLeast(1), I, Internal,
+    INT "streams.task.offset.interval.ms" = "60000", AtLeast(1), I, InternalDynamic,
         "How often members of this streams group report the offsets of their tasks.";
 }
 

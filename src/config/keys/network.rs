@@ -35,9 +35,9 @@ keys! { NETWORK:
         "How often Java metrics reporters poll; there are none here.";
     LIST "kafka.metrics.reporters" = "", Any, I, ReadOnly,
         "Java metrics reporters of the old kind; none can be loaded here.";
-    STRING "listener.security.protocol.map" = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", Any, Y, PerBroker,
+    STRING "listener.security.protocol.map" = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", Any, Y, ReadOnly,
         "Security protocol of each listener, as NAME:PROTOCOL pairs.";
-    LIST "listeners" = "PLAINTEXT://:9092", Any, Y, PerBroker,
+    LIST "listeners" = "PLAINTEXT://:9092", Any, Y, ReadOnly,
         "Addresses that are bound, as NAME://host:port; an empty host means all interfaces.";
     INT "max.connection.creation.rate" = "2147483647", AtLeast(0), Y, Dynamic,
         "Connections that are accepted per second at most.";

@@ -27,6 +27,8 @@ keys! { TOPIC:
         "Replicas whose fetching is throttled, as partition:broker pairs, or * for all.";
     INT "index.interval.bytes" = "4096", AtLeast(0), Y, Dynamic,
         "Bytes of records between two entries of the offset index.";
+    INT "internal.segment.bytes" = null, Any, Y, InternalDynamic,
+        "Size at which a segment is closed, without the lower bound of segment.bytes; for tests.";
     LIST "leader.replication.throttled.replicas" = "", ThrottledReplicas, A, Dynamic,
         "Replicas that are served with throttled replication, as partition:broker pairs, or * for all.";
     LONG "local.retention.bytes" = "-2", AtLeast(-2), A, Dynamic,
