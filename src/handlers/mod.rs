@@ -3,7 +3,9 @@
 //!
 //! A handler translates, authorises, calls and translates back.
 
+mod alter_configs;
 mod api_versions;
+mod config_change;
 mod context;
 mod create_partitions;
 mod create_topics;
@@ -12,6 +14,7 @@ mod delete_groups;
 mod delete_records;
 mod delete_topics;
 mod describe_cluster;
+mod describe_configs;
 mod describe_groups;
 mod describe_log_dirs;
 mod describe_producers;
@@ -22,9 +25,11 @@ mod fetch;
 mod find_coordinator;
 mod group_names;
 mod heartbeat;
+mod incremental_alter_configs;
 mod init_producer_id;
 mod join_group;
 mod leave_group;
+mod list_config_resources;
 mod list_groups;
 mod list_offsets;
 mod list_partition_reassignments;
@@ -35,6 +40,7 @@ mod offset_fetch;
 mod offset_for_leader_epoch;
 mod produce;
 mod sync_group;
+mod topic_names;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,14 +155,18 @@ apis! {
     DeleteRecords 0..=2 => delete_records,
     InitProducerId 0..=5 => init_producer_id,
     OffsetForLeaderEpoch 2..=4 => offset_for_leader_epoch,
+    DescribeConfigs 1..=4 => describe_configs,
+    AlterConfigs 0..=2 => alter_configs,
     DescribeLogDirs 1..=4 => describe_log_dirs,
     CreatePartitions 0..=3 => create_partitions,
     DeleteGroups 0..=2 => later delete_groups,
+    IncrementalAlterConfigs 0..=1 => incremental_alter_configs,
     ListPartitionReassignments 0..=0 => list_partition_reassignments,
     OffsetDelete 0..=0 => later offset_delete,
     DescribeQuorum 0..=2 => describe_quorum,
     DescribeCluster 0..=2 => describe_cluster,
     DescribeProducers 0..=0 => describe_producers,
+    ListConfigResources 0..=1 => list_config_resources,
     DescribeTopicPartitions 0..=0 => describe_topic_partitions,
 }
 

@@ -1,10 +1,14 @@
 //! The log: `tracing` events as text lines, or as JSON.
 
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
 use tracing::Level;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, reload};
 
 /// Which events are written: `RUST_LOG` as it is, or else what Kafka's image takes
 /// (`KAFKA_LOG4J_ROOT_LOGLEVEL` and `KAFKA_LOG4J_LOGGERS`), or else INFO.
@@ -13,10 +17,10 @@ pub fn filter(variable: impl Fn(&str) -> Option<String>) -> Targets {
         return targets;
     }
     let root = variable("KAFKA_LOG4J_ROOT_LOGLEVEL").and_then(|level| log4j_level(&level));
-    let mut targets = Targets::new().with_default(root.unwrap_or(Some(Level::INFO)).map_or(
-        tracing::level_filters::LevelFilter::OFF,
-        tracing::level_filters::LevelFilter::from_level,
-    ));
+    let mut targets = Targets::new().with_default(
+        root.unwrap_or(Some(Level::INFO))
+            .map_or(LevelFilter::OFF, LevelFilter::from_level),
+    );
     let loggers = variable("KAFKA_LOG4J_LOGGERS").unwrap_or_default();
     for logger in loggers.split(',') {
         let Some((name, level)) = logger.split_once('=') else {
@@ -63,22 +67,142 @@ fn log4j_level(text: &str) -> Option<Option<Level>> {
     })
 }
 
+/// Kafka's loggers that stand for a part of this broker, with that part. `root` stands for the rest.
+const LOGGERS: [(&str, &str); 9] = [
+    ("kafka", "ottla"),
+    ("kafka.authorizer.logger", "ottla::security"),
+    ("kafka.controller", "ottla::controller"),
+    ("kafka.coordinator", "ottla::coordinator"),
+    ("kafka.log", "ottla::log"),
+    ("kafka.network", "ottla::net"),
+    ("kafka.request.logger", "ottla::handlers"),
+    ("org.apache.kafka", "ottla"),
+    ("state.change.logger", "ottla::replication"),
+];
+/// The logger that all others fall back to.
+pub const ROOT: &str = "root";
+
+/// The filter in use, where [`init`] installed one.
+static CONTROL: OnceLock<Control> = OnceLock::new();
+
+#[derive(Debug)]
+struct Control {
+    handle: reload::Handle<Targets, Registry>,
+    filter: Mutex<Targets>,
+}
+
+/// The level of every logger that can be changed, as Kafka writes levels, sorted by name.
+pub fn levels() -> Vec<(&'static str, &'static str)> {
+    let filter = CONTROL.get().map_or_else(
+        || Targets::new().with_default(Level::INFO),
+        |control| control.filter.lock().clone(),
+    );
+    let level = |target: &str| {
+        let level = [
+            (Level::TRACE, "TRACE"),
+            (Level::DEBUG, "DEBUG"),
+            (Level::INFO, "INFO"),
+            (Level::WARN, "WARN"),
+            (Level::ERROR, "ERROR"),
+        ];
+        let enabled = level
+            .iter()
+            .find(|(level, _)| filter.would_enable(target, level));
+        enabled.map_or("OFF", |(_, name)| *name)
+    };
+    let mut levels: Vec<_> = LOGGERS
+        .iter()
+        .map(|(logger, target)| (*logger, level(target)))
+        .chain([(ROOT, level("other"))])
+        .collect();
+    levels.sort_unstable();
+    levels
+}
+
+/// Why the level of a logger stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LevelError {
+    UnknownLogger,
+    UnknownLevel,
+    /// The root has nothing to fall back to.
+    RootNeedsLevel,
+}
+
+/// Checks that `logger` can get `level`; `None` gives it that of the root.
+pub fn check_level(logger: &str, level: Option<&str>) -> Result<(), LevelError> {
+    let is_level =
+        |text: &str| ["DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN"].contains(&text);
+    if logger != ROOT && !LOGGERS.iter().any(|(name, _)| *name == logger) {
+        return Err(LevelError::UnknownLogger);
+    }
+    match level {
+        Some(text) if !is_level(text) => Err(LevelError::UnknownLevel),
+        None if logger == ROOT => Err(LevelError::RootNeedsLevel),
+        _ => Ok(()),
+    }
+}
+
+/// Gives `logger` another level, until the broker stops.
+pub fn set_level(logger: &str, level: Option<&str>) -> Result<(), LevelError> {
+    check_level(logger, level)?;
+    let Some(control) = CONTROL.get() else {
+        return Ok(());
+    };
+    let mut filter = control.filter.lock();
+    *filter = changed(&filter, logger, level);
+    // Fails only where the subscriber is gone, with the process.
+    let _ = control.handle.reload(filter.clone());
+    Ok(())
+}
+
+/// `filter` with another level for `logger`.
+fn changed(filter: &Targets, logger: &str, level: Option<&str>) -> Targets {
+    let level = level.and_then(log4j_level).flatten();
+    let level_filter = level.map_or(LevelFilter::OFF, LevelFilter::from_level);
+    if logger == ROOT {
+        let targets = filter
+            .iter()
+            .map(|(target, level)| (target.to_string(), level));
+        return Targets::new()
+            .with_targets(targets.collect::<Vec<_>>())
+            .with_default(level_filter);
+    }
+    let target = LOGGERS.iter().find(|(name, _)| *name == logger);
+    let target = target.map_or("ottla", |(_, target)| *target);
+    let others = filter
+        .iter()
+        .filter(|(other, _)| *other != target)
+        .map(|(target, level)| (target.to_string(), level))
+        .collect::<Vec<_>>();
+    let kept = Targets::new()
+        .with_targets(others)
+        .with_default(filter.default_level().unwrap_or(LevelFilter::OFF));
+    match level {
+        Some(_) => kept.with_target(target, level_filter),
+        None => kept,
+    }
+}
+
 /// Installs the log, on standard error: human lines, or JSON lines with `OTTLA_LOG_FORMAT=json`.
 /// The second call of a process has no effect.
 pub fn init(variable: impl Fn(&str) -> Option<String>) {
     let filter = filter(&variable);
-    let registry = tracing_subscriber::registry().with(filter);
+    let (layer, handle) = reload::Layer::new(filter.clone());
+    let registry = tracing_subscriber::registry().with(layer);
     let json = variable("OTTLA_LOG_FORMAT").is_some_and(|format| format == "json");
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_span_events(FmtSpan::NONE);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     // A test, or a program around the library, may have a subscriber already.
-    let _ = match json {
+    let installed = match json {
         true => registry.with(lines.json()).try_init(),
-        false => registry
-            .with(lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())))
-            .try_init(),
+        false => {
+            let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            registry.with(lines.with_ansi(ansi)).try_init()
+        }
     };
+    if installed.is_ok() {
+        let filter = Mutex::new(filter);
+        let _ = CONTROL.set(Control { handle, filter });
+    }
 }
 
 #[cfg(test)]
@@ -116,5 +240,29 @@ mod tests {
         ]);
         assert!(rust.would_enable("ottla::log", &Level::TRACE));
         assert!(!rust.would_enable("ottla::net", &Level::INFO));
+    }
+
+    #[test]
+    fn a_logger_gets_a_level_and_loses_it_again() {
+        let quiet = with(&[("KAFKA_LOG4J_ROOT_LOGLEVEL", "WARN")]);
+        let loud = changed(&quiet, "kafka.log", Some("TRACE"));
+        assert!(loud.would_enable("ottla::log::cleaner", &Level::TRACE));
+        assert!(!loud.would_enable("ottla::net", &Level::INFO));
+        let root = changed(&loud, ROOT, Some("INFO"));
+        assert!(root.would_enable("ottla::log", &Level::TRACE));
+        assert!(root.would_enable("ottla::net", &Level::INFO));
+        let back = changed(&root, "kafka.log", None);
+        assert!(!back.would_enable("ottla::log", &Level::DEBUG));
+        assert_eq!(
+            check_level("x.y", Some("INFO")),
+            Err(LevelError::UnknownLogger)
+        );
+        assert_eq!(
+            check_level(ROOT, Some("LOUD")),
+            Err(LevelError::UnknownLevel)
+        );
+        assert_eq!(check_level(ROOT, None), Err(LevelError::RootNeedsLevel));
+        assert_eq!(check_level("kafka", None), Ok(()));
+        assert!(levels().iter().any(|(logger, _)| *logger == ROOT));
     }
 }
