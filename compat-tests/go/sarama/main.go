@@ -293,9 +293,6 @@ func offsetsByTime() {
 	o, err := client.GetOffset(name, 0, c.Base+9999)
 	c.Must(err, "ListOffsets")
 	c.Equal(o, -1, "after the last")
-	listed, err := admin.ListOffsets(map[string]map[int32]int64{name: {0: -3}}, nil)
-	c.Must(err, "ListOffsets of the maximum timestamp")
-	c.Equal([]int64{listed[name][0].Offset, listed[name][0].Timestamp}, []int64{499, c.Base + 499}, "maximum timestamp")
 }
 
 func seek() {
