@@ -9,10 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ottla::config::BrokerConfig;
+use ottla::controller::{
+    Admin, ConfigResource, NewPartitions, NewTopic, Session, SessionConfig, TopicReference,
+};
+use ottla::metadata::{Resolver, Watcher};
 use ottla::registry::{
     Compare, Embedded, Etcd, EtcdConfig, KeyValue, Op, Registry, RegistryError, WatchEvent,
 };
 use ottla::time::SystemClock;
+use ottla::types::BrokerId;
 use tokio::time::timeout;
 
 fn put(key: &str, value: &str) -> Op {
@@ -577,4 +583,101 @@ async fn a_silent_etcd_is_an_error_in_time() {
         outcome.expect("an answer in time"),
         Err(RegistryError::Unavailable(_))
     ));
+}
+
+/// Topics that do not fit into one transaction of etcd, through the whole of `Admin`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn admin_over_etcd() {
+    let Some(process) = start_etcd() else { return };
+    let registry = connect(&process).await;
+    let config = Arc::new(BrokerConfig::for_tests("/nowhere"));
+    let place = SessionConfig {
+        broker: BrokerId(1),
+        endpoints: Vec::new(),
+        rack: None,
+        cluster_id: None,
+        ttl: Duration::from_secs(9),
+        revoke_at_stop: true,
+    };
+    let session = Session::start(Arc::clone(&registry), place.clone(), &SystemClock)
+        .await
+        .unwrap();
+    // What an interrupted creation of before left.
+    write(
+        registry.as_ref(),
+        vec![put(
+            "/partitions/AAECAwQFBgcICQoLDA0O_w/0",
+            "{\"leader\":1,\"leader_epoch\":0,\"isr\":[1],\"partition_epoch\":0}",
+        )],
+    )
+    .await;
+    let watcher = Watcher::load(Arc::clone(&registry), Resolver::new(&config))
+        .await
+        .unwrap();
+    let orphans = watcher.unattached_topics();
+    assert_eq!(orphans.len(), 1);
+    session.remove_orphans(&orphans).await.unwrap();
+    let cache = watcher.cache();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let watching = tokio::spawn(watcher.run(stop.clone()));
+    let admin = Admin::new(
+        Arc::clone(&registry),
+        Arc::clone(&cache),
+        config,
+        session.producer_ids(),
+    );
+    let running = tokio::spawn(session.run(Arc::new(SystemClock), stop.clone()));
+
+    let wait = Duration::from_secs(30);
+    let topic = |name: &str, num_partitions| NewTopic {
+        name: name.to_owned(),
+        num_partitions,
+        replication_factor: -1,
+        ..NewTopic::default()
+    };
+    let mut topics = vec![
+        topic("large", 1_000),
+        topic("exact", 127),
+        topic("over", 128),
+    ];
+    topics.extend((0..100).map(|n| topic(&format!("small{n}"), 3)));
+    for result in admin.create_topics(topics, false, wait).await {
+        result.unwrap();
+    }
+    let image = cache.current();
+    assert_eq!(image.topics.len(), 103);
+    assert_eq!(image.topics["large"].partitions.len(), 1_000);
+    assert_eq!(image.topics["over"].partitions.len(), 128);
+    let more = NewPartitions {
+        name: "large".into(),
+        count: 1_300,
+        assignments: None,
+    };
+    let added = admin.create_partitions(vec![more], false, wait).await;
+    assert_eq!(added, [Ok(())]);
+    assert_eq!(cache.current().topics["large"].partitions.len(), 1_300);
+    let resource = ConfigResource::Topic("large".into());
+    admin
+        .alter_config(&resource, false, &|old| {
+            let mut new = old.clone();
+            new.insert("retention.ms".to_owned(), "5".to_owned());
+            Ok(new)
+        })
+        .await
+        .unwrap();
+    assert_eq!(cache.current().topics["large"].config.retention_ms, 5);
+    assert_eq!(admin.allocate_producer_id().await.unwrap(), 0);
+    let all = cache.current().topics.keys().cloned().collect::<Vec<_>>();
+    let all = all.into_iter().map(TopicReference::Name).collect();
+    for result in admin.delete_topics(all, wait).await {
+        result.unwrap();
+    }
+    assert!(cache.current().topics.is_empty());
+    let left = registry.range("/partitions/", "", 10, 0).await.unwrap();
+    assert!(left.entries.is_empty());
+
+    stop.cancel();
+    watching.await.unwrap();
+    running.await.unwrap();
+    assert_eq!(registry.get("/brokers/1").await.unwrap(), None);
 }

@@ -44,10 +44,14 @@ impl Watcher {
         Arc::clone(&self.cache)
     }
 
-    /// Topic ids of partitions whose topic is not there. Right after [`Watcher::load`], while nobody
-    /// creates a topic, these are what interrupted creations left behind.
+    /// Topic ids of partitions whose topic is not there: right after [`Watcher::load`] these are what
+    /// interrupted creations left behind. None while other brokers are there that may be creating
+    /// just now.
     pub fn unattached_topics(&self) -> Vec<TopicId> {
         let image = self.cache.current();
+        if image.brokers.len() > 1 {
+            return Vec::new();
+        }
         let unknown = |id: &&TopicId| !image.topic_names.contains_key(id);
         self.unattached.keys().filter(unknown).copied().collect()
     }

@@ -5,7 +5,7 @@
 //! database is done. A start on an empty disk costs two syncs (the commit, the directory), every later
 //! transaction one, and one more each time that the file doubles.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,12 @@ impl DatabaseFile {
             }
             Err(error) => return Err(error),
         };
-        file.try_lock()?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                io::Error::new(io::ErrorKind::WouldBlock, "another process is using it")
+            }
+            TryLockError::Error(error) => error,
+        })?;
         if new {
             file.set_len(0)?; // what a start that never got to its first commit left
         }
