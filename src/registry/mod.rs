@@ -126,4 +126,7 @@ pub trait Registry: Debug + Send + Sync {
     fn watch(&self, prefix: &str, from: Revision) -> RegistryFuture<'_, Box<dyn Watch>>;
     /// Forgets the changes up to `revision`; what was there at `revision` can still be read.
     fn compact(&self, revision: Revision) -> RegistryFuture<'_, ()>;
+    /// Ends the use of the store: what was written is safe without it, but the next start is quicker
+    /// after it. Every later call fails.
+    fn close(&self) -> RegistryFuture<'_, ()>;
 }

@@ -109,23 +109,40 @@ impl Admin {
             ..NewTopic::default()
         };
         let config = &self.config;
-        if name != "__consumer_offsets" {
-            return topic;
-        }
-        let configured = config.offsets_topic_replication_factor;
+        let (num_partitions, factor, mut configs) = match name {
+            "__consumer_offsets" => (
+                config.offsets_topic_num_partitions,
+                config.offsets_topic_replication_factor,
+                vec![
+                    ("compression.type", "producer".to_owned()),
+                    (
+                        "segment.bytes",
+                        config.offsets_topic_segment_bytes.to_string(),
+                    ),
+                ],
+            ),
+            "__transaction_state" => (
+                config.transaction_state_log_num_partitions,
+                config.transaction_state_log_replication_factor,
+                vec![
+                    ("compression.type", "uncompressed".to_owned()),
+                    (
+                        "segment.bytes",
+                        config.transaction_state_log_segment_bytes.to_string(),
+                    ),
+                    ("unclean.leader.election.enable", "false".to_owned()),
+                ],
+            ),
+            _ => return topic,
+        };
+        configs.push(("cleanup.policy", "compact".to_owned()));
         NewTopic {
-            num_partitions: config.offsets_topic_num_partitions,
-            replication_factor: internal_replication_factor(configured, image.brokers.len()),
-            configs: [
-                ("cleanup.policy", "compact".to_owned()),
-                ("compression.type", "producer".to_owned()),
-                (
-                    "segment.bytes",
-                    config.offsets_topic_segment_bytes.to_string(),
-                ),
-            ]
-            .map(|(key, value)| (key.to_owned(), Some(value)))
-            .to_vec(),
+            num_partitions,
+            replication_factor: internal_replication_factor(factor, image.brokers.len()),
+            configs: configs
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), Some(value)))
+                .collect(),
             ..topic
         }
     }

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redb::StorageBackend;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 /// The open file, shared with redb.
 #[derive(Debug, Clone)]
@@ -27,14 +29,16 @@ struct Inner {
     /// Found under its own name, or has got it.
     named: AtomicBool,
     syncs: AtomicU64,
+    #[cfg(test)]
+    faulty: AtomicBool,
 }
 
 impl DatabaseFile {
     /// Opens the file at `path`, or begins a new one. Fails with `WouldBlock` where another process
     /// has it open.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let (file, new) = match OpenOptions::new().read(true).write(true).open(path) {
-            Ok(file) => (file, false),
+        let (file, named) = match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => (file, true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let file = OpenOptions::new()
                     .read(true)
@@ -42,7 +46,7 @@ impl DatabaseFile {
                     .create(true)
                     .truncate(false)
                     .open(unfinished(path))?;
-                (file, true)
+                (file, false)
             }
             Err(error) => return Err(error),
         };
@@ -52,16 +56,49 @@ impl DatabaseFile {
             }
             TryLockError::Error(error) => error,
         })?;
-        if new {
+        if !named {
             file.set_len(0)?; // what a start that never got to its first commit left
         }
+        let new = file.metadata()?.len() == 0;
         Ok(Self(Arc::new(Inner {
             file,
             path: path.to_owned(),
             new: AtomicBool::new(new),
-            named: AtomicBool::new(!new),
+            named: AtomicBool::new(named),
             syncs: AtomicU64::new(0),
+            #[cfg(test)]
+            faulty: AtomicBool::new(false),
         })))
+    }
+
+    /// Begins anew where a first commit failed: nothing was ever acknowledged from this file.
+    pub(super) fn restart_if_unnamed(&self) -> io::Result<()> {
+        if self.0.named.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.0.file.set_len(0)?;
+        self.0.new.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What a test wants the disk to answer to a sync.
+    #[cfg(test)]
+    fn fault(&self) -> io::Result<()> {
+        match self.0.faulty.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("injected")),
+            false => Ok(()),
+        }
+    }
+
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self)]
+    fn fault(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_faulty(&self, faulty: bool) {
+        self.0.faulty.store(faulty, Ordering::Relaxed);
     }
 
     /// From now on what redb asks for is done. To be called before a commit.
@@ -112,11 +149,20 @@ impl StorageBackend for DatabaseFile {
         self.0.file.read_exact_at(out, offset)
     }
 
+    /// Reserves what the file grows by: a write inside it, such as the one that deletes a topic, must
+    /// not fail because the disk is full.
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        if len > self.len()? {
+            match rustix::fs::fallocate(&self.0.file, FallocateFlags::empty(), 0, len) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                reserved => return Ok(reserved?),
+            }
+        }
         self.0.file.set_len(len)
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
+        self.fault()?;
         if self.is_new() {
             return Ok(());
         }

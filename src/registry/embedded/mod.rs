@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use self::store::{Shared, Store};
 use super::{
@@ -25,7 +25,11 @@ use crate::time::Clock;
 /// Calls that may be on their way to the thread at once; more wait.
 const QUEUE_CALLS: usize = 128;
 
-type Job = Box<dyn FnOnce(&mut Store) + Send>;
+/// A call on its way to the thread.
+enum Job {
+    Call(Box<dyn FnOnce(&mut Store) + Send>),
+    Close(oneshot::Sender<()>),
+}
 
 /// The handle of the embedded registry. The database is closed when it is dropped.
 #[derive(Debug)]
@@ -39,7 +43,7 @@ pub struct Embedded {
 impl Embedded {
     /// Opens the database at `path` or begins a new one; its directory is made where it is missing.
     pub async fn open(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Self, RegistryError> {
-        let (jobs, queue) = sync_channel::<Job>(QUEUE_CALLS);
+        let (jobs, queue) = sync_channel::<Job>(QUEUE_CALLS + 1); // and the last one, which closes
         let (opened, opening) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("registry".to_owned())
@@ -72,19 +76,28 @@ impl Embedded {
         &self,
         job: impl FnOnce(&mut Store) -> Result<T, RegistryError> + Send + 'static,
     ) -> Result<T, RegistryError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(|permit| {
+            Job::Call(Box::new(move |store| {
+                drop(permit); // it has left the queue
+                let _ = reply.send(job(store)); // the caller may have gone
+            }))
+        })
+        .await?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    async fn send(
+        &self,
+        job: impl FnOnce(OwnedSemaphorePermit) -> Job,
+    ) -> Result<(), RegistryError> {
         let permit = Arc::clone(&self.permits)
             .acquire_owned()
             .await
             .map_err(|_| gone())?;
-        let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |store| {
-            drop(permit); // it has left the queue
-            let _ = reply.send(job(store)); // the caller may have gone
-        });
         let jobs = self.jobs.as_ref().ok_or_else(gone)?;
         // There is room: who sends holds one of as many permits as the queue has places.
-        jobs.try_send(job).map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        jobs.try_send(job(permit)).map_err(|_| gone())
     }
 }
 
@@ -110,8 +123,20 @@ fn run(mut store: Store, queue: &Receiver<Job>, clock: &dyn Clock) {
                 Err(_) => return,
             },
         };
-        store.expire_leases();
-        job(&mut store);
+        match job {
+            Job::Call(call) => {
+                if let Err(error) = store.ensure_open() {
+                    tracing::error!(%error, "cannot open the registry's database again");
+                }
+                store.expire_leases();
+                call(&mut store);
+            }
+            Job::Close(closed) => {
+                drop(store);
+                let _ = closed.send(()); // the caller may have gone
+                return;
+            }
+        }
     }
 }
 
@@ -174,6 +199,14 @@ impl Registry for Embedded {
 
     fn compact(&self, revision: Revision) -> RegistryFuture<'_, ()> {
         Box::pin(self.call(move |store| store.compact(revision)))
+    }
+
+    fn close(&self) -> RegistryFuture<'_, ()> {
+        Box::pin(async {
+            let (reply, closed) = oneshot::channel();
+            self.send(|_| Job::Close(reply)).await?;
+            closed.await.map_err(|_| gone())
+        })
     }
 }
 
@@ -342,6 +375,58 @@ mod tests {
         let clock = Arc::new(ManualClock::new(0));
         let second = Embedded::open(path, clock).await;
         assert!(matches!(second, Err(RegistryError::Storage(_))));
+    }
+
+    #[tokio::test]
+    async fn an_error_of_the_disk_passes() {
+        for first in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("registry.redb");
+            let (registry, _) = open(&path).await;
+            let lease = registry.lease_grant(Duration::from_secs(9)).await.unwrap();
+            if !first {
+                let ops = vec![put("/before", 0), put("/l", lease)];
+                registry.txn(vec![], ops).await.unwrap();
+            }
+            let faulty = |faulty| {
+                registry.call(move |store| {
+                    store.file().set_faulty(faulty);
+                    Ok(())
+                })
+            };
+            faulty(true).await.unwrap();
+            for _ in 0..2 {
+                let failed = registry.txn(vec![], vec![put("/a", 0)]).await;
+                assert!(matches!(failed, Err(RegistryError::Storage(_))));
+            }
+            faulty(false).await.unwrap();
+            registry.txn(vec![], vec![put("/b", 0)]).await.unwrap();
+            assert!(registry.get("/b").await.unwrap().is_some());
+            if !first {
+                assert!(registry.get("/before").await.unwrap().is_some());
+                registry.lease_revoke(lease).await.unwrap();
+                assert_eq!(registry.get("/l").await.unwrap(), None);
+            }
+            registry.close().await.unwrap();
+            let (again, _) = open(&path).await;
+            assert!(again.get("/b").await.unwrap().is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn after_closing_the_file_is_free_and_calls_fail() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("registry.redb");
+        let (registry, _) = open(&path).await;
+        registry.txn(vec![], vec![put("/a", 0)]).await.unwrap();
+        registry.close().await.unwrap();
+        assert!(matches!(
+            registry.get("/a").await,
+            Err(RegistryError::Unavailable(_))
+        ));
+        assert!(registry.close().await.is_err());
+        let (again, _) = open(&path).await;
+        assert!(again.get("/a").await.unwrap().is_some());
     }
 
     #[tokio::test]

@@ -49,7 +49,8 @@ struct Lease {
 
 #[derive(Debug)]
 pub(super) struct Store {
-    database: Database,
+    /// `None` after an error of the disk, until it could be opened again.
+    database: Option<Database>,
     file: DatabaseFile,
     clock: Arc<dyn Clock>,
     revision: Revision,
@@ -68,37 +69,62 @@ impl Store {
         }
         let file = DatabaseFile::open(path)
             .map_err(|error| RegistryError::Storage(format!("open {}: {error}", path.display())))?;
-        let database = Database::builder()
-            .set_cache_size(CACHE_BYTES)
-            .create_with_backend(file.clone())
+        let (database, found) = open_database(&file)
             .map_err(|error| RegistryError::Storage(format!("open {}: {error}", path.display())))?;
-        let mut stale = BTreeSet::new();
-        let mut revision = 0;
-        if !file.is_new() {
-            let read = database.begin_read().map_err(storage)?;
-            let table = read.open_table(TABLE).map_err(storage)?;
-            if let Some(stored) = table.get(REVISION).map_err(storage)? {
-                revision = i64_at(stored.value(), 0)?;
-            }
-            for entry in table.range(LEASED..).map_err(storage)? {
-                let (key, _) = entry.map_err(storage)?;
-                stale.insert(key.value()[LEASED.len()..].to_owned());
-            }
-        }
         Ok(Self {
-            database,
+            database: Some(database),
             file,
             clock,
-            revision,
+            revision: found.revision,
             shared: Arc::new(Shared {
-                history: Mutex::new(History::new(revision, HISTORY_BYTES)),
-                newest: watch::Sender::new(revision),
+                history: Mutex::new(History::new(found.revision, HISTORY_BYTES)),
+                newest: watch::Sender::new(found.revision),
             }),
             leases: BTreeMap::new(),
             lease_deadlines: Deadlines::new(),
             last_lease: 0,
-            stale,
+            stale: found.leased.into_keys().collect(),
         })
+    }
+
+    /// Opens the database again after an error. The transaction that failed may have been stored or
+    /// not; if it was, watches hear that the past is gone, and read again.
+    pub(super) fn ensure_open(&mut self) -> Result<(), RegistryError> {
+        if self.database.is_some() {
+            return Ok(());
+        }
+        self.file.restart_if_unnamed().map_err(storage)?;
+        let (database, found) = open_database(&self.file)?;
+        tracing::info!("the registry's database is open again");
+        self.database = Some(database);
+        for lease in self.leases.values_mut() {
+            lease.keys.clear();
+        }
+        let before = std::mem::take(&mut self.stale);
+        for (key, lease) in found.leased {
+            // Ids of earlier processes are used again: what was stale still is.
+            match self.leases.get_mut(&lease) {
+                Some(lease) if !before.contains(&key) => lease.keys.insert(key),
+                _ => self.stale.insert(key),
+            };
+        }
+        if found.revision != self.revision {
+            self.revision = found.revision;
+            *self.shared.history.lock() = History::new(found.revision, HISTORY_BYTES);
+            self.shared.newest.send_replace(found.revision);
+        }
+        Ok(())
+    }
+
+    fn database(&self) -> Result<&Database, RegistryError> {
+        self.database.as_ref().ok_or_else(|| {
+            RegistryError::Storage("the registry's database is closed after an error".to_owned())
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn file(&self) -> &DatabaseFile {
+        &self.file
     }
 
     pub(super) fn shared(&self) -> Arc<Shared> {
@@ -114,7 +140,7 @@ impl Store {
         if !key.starts_with('/') || self.stale.contains(key) || self.file.is_new() {
             return Ok(None);
         }
-        let read = self.database.begin_read().map_err(storage)?;
+        let read = self.database()?.begin_read().map_err(storage)?;
         read_key(&read.open_table(TABLE).map_err(storage)?, key)
     }
 
@@ -148,7 +174,7 @@ impl Store {
             false
         };
         if !self.file.is_new() {
-            let read = self.database.begin_read().map_err(storage)?;
+            let read = self.database()?.begin_read().map_err(storage)?;
             let table = read.open_table(TABLE).map_err(storage)?;
             let start = from.max(prefix).max("/");
             for entry in table.range(start..LEASED).map_err(storage)? {
@@ -221,11 +247,24 @@ impl Store {
         }
     }
 
-    /// Applies `ops` as one revision with one sync. Nothing happens where nothing changes.
+    /// Applies `ops` as one revision with one sync. Nothing happens where nothing changes. After an
+    /// error the database is closed: redb refuses to go on with it.
     fn write(&mut self, ops: Vec<Op>) -> Result<(), RegistryError> {
+        let written = self.try_write(ops);
+        if let Err(RegistryError::Storage(error)) = &written {
+            tracing::error!(
+                error,
+                "the registry's database failed; it will be opened again"
+            );
+            self.database = None;
+        }
+        written
+    }
+
+    fn try_write(&mut self, ops: Vec<Op>) -> Result<(), RegistryError> {
         let revision = self.revision + 1;
         let mut changes = Vec::new();
-        let transaction = self.database.begin_write().map_err(storage)?;
+        let transaction = self.database()?.begin_write().map_err(storage)?;
         {
             let mut table = transaction.open_table(TABLE).map_err(storage)?;
             for key in &self.stale {
@@ -245,9 +284,9 @@ impl Store {
         }
         self.file.begin_syncing();
         transaction.commit().map_err(storage)?;
-        let named = self.file.name();
+        self.file.name().map_err(storage)?;
         self.committed(revision, changes);
-        named.map_err(storage)
+        Ok(())
     }
 
     /// Brings the memory up to what was committed.
@@ -328,6 +367,37 @@ impl Store {
     pub(super) fn compact(&self, revision: Revision) -> Result<(), RegistryError> {
         self.shared.history.lock().compact(revision)
     }
+}
+
+/// What a database holds besides the keys' values.
+struct Found {
+    revision: Revision,
+    leased: BTreeMap<String, LeaseId>,
+}
+
+fn open_database(file: &DatabaseFile) -> Result<(Database, Found), RegistryError> {
+    let database = Database::builder()
+        .set_cache_size(CACHE_BYTES)
+        .create_with_backend(file.clone())
+        .map_err(storage)?;
+    let mut found = Found {
+        revision: 0,
+        leased: BTreeMap::new(),
+    };
+    if !file.is_new() {
+        let read = database.begin_read().map_err(storage)?;
+        let table = read.open_table(TABLE).map_err(storage)?;
+        if let Some(stored) = table.get(REVISION).map_err(storage)? {
+            found.revision = i64_at(stored.value(), 0)?;
+        }
+        for entry in table.range(LEASED..).map_err(storage)? {
+            let (key, _) = entry.map_err(storage)?;
+            let key = &key.value()[LEASED.len()..];
+            let lease = read_key(&table, key)?.map_or(0, |entry| entry.lease);
+            found.leased.insert(key.to_owned(), lease);
+        }
+    }
+    Ok((database, found))
 }
 
 fn apply(
