@@ -47,6 +47,7 @@ pub struct Broker {
     replicas: Arc<Replicas>,
     groups: Arc<GroupCoordinator>,
     logs: Arc<LogManager>,
+    registry: Arc<dyn Registry>,
     /// Stops taking connections and requests.
     closing: CancellationToken,
     connections: TaskTracker,
@@ -132,6 +133,7 @@ impl Broker {
             replicas,
             groups,
             logs,
+            registry,
             closing: CancellationToken::new(),
             connections: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -238,6 +240,9 @@ impl Broker {
             tracing::warn!("some background work was cut off");
         }
         self.logs.close();
+        if let Err(error) = self.registry.close().await {
+            tracing::warn!(%error, "the registry was not closed");
+        }
         self.metrics.set_state(BrokerState::NotRunning);
         tracing::info!("stopped");
     }
