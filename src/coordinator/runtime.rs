@@ -100,7 +100,7 @@ pub(super) async fn run(
             callers: HashMap::new(),
             tokens: 0,
             batch: BatchBuilder::new(),
-            batch_max: environment_batch_max(&partition),
+            batch_max: batch_bytes_max_of(&partition),
             replies: Vec::new(),
             in_flight: FuturesOrdered::new(),
             waiting: VecDeque::new(),
@@ -131,7 +131,7 @@ fn answered(error: ErrorCode) -> ErrorCode {
 }
 
 /// The topic's limit for a batch, less its header.
-fn environment_batch_max(partition: &Partition) -> usize {
+fn batch_bytes_max_of(partition: &Partition) -> usize {
     let max = partition.config().max_message_bytes;
     usize::try_from(max)
         .unwrap_or(0)
@@ -141,19 +141,20 @@ fn environment_batch_max(partition: &Partition) -> usize {
 async fn load(environment: &Environment, partition: &Arc<Partition>) -> Result<Shard, ErrorCode> {
     let started = environment.clock.now();
     let config = GroupConfig {
-        batch_bytes_max: environment_batch_max(partition),
+        batch_bytes_max: batch_bytes_max_of(partition),
         ..environment.config.clone()
     };
     partition.check_leader(-1)?;
     partition.open().await?;
-    let (start, end) = partition.log_offsets().ok_or(ErrorCode::NotCoordinator)?;
+    let (start, _) = partition.log_offsets().ok_or(ErrorCode::NotCoordinator)?;
     let mut loader = Loader::new(Shard::new(Arc::new(config)), start);
-    while loader.next_offset() < end {
-        let batches = partition.read_batches(loader.next_offset(), LOAD_BYTES);
-        if !loader.apply(batches.await?) {
-            break;
-        }
-    }
+    // To the end, wherever that is by then: appends of a shard that failed may still be on their way, and
+    // reads come after them.
+    while loader.apply(
+        partition
+            .read_batches(loader.next_offset(), LOAD_BYTES)
+            .await?,
+    ) {}
     // What is answered from now on must not be taken back.
     let deadline = environment.clock.now() + environment.commit_timeout;
     partition.committed(loader.next_offset(), deadline).await?;

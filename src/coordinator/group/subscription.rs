@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::types::TopicName;
 
-/// Reads the topics of a subscription. Version 0 is a prefix of every later one, so the rest does not
-/// matter; `None` where the bytes are something else.
+/// Reads the topics of a subscription. Version 0 (topics, then nullable user data) is a prefix of every
+/// later one, so the rest does not matter; `None` where the bytes are something else.
 pub(super) fn topics(metadata: &[u8]) -> Option<BTreeSet<TopicName>> {
     let (version, rest) = metadata.split_first_chunk::<2>()?;
     if i16::from_be_bytes(*version) < 0 {
@@ -20,7 +20,10 @@ pub(super) fn topics(metadata: &[u8]) -> Option<BTreeSet<TopicName>> {
         topics.insert(TopicName::from(std::str::from_utf8(name).ok()?));
         rest = behind;
     }
-    Some(topics)
+    let (length, user_data) = rest.split_first_chunk::<4>()?;
+    let is_whole = usize::try_from(i32::from_be_bytes(*length))
+        .map_or(true, |length| length <= user_data.len());
+    is_whole.then_some(topics)
 }
 
 #[cfg(test)]
@@ -37,6 +40,8 @@ mod tests {
         assert_eq!(topics(b"\0\0\x7f\xff\xff\xff"), None);
         assert_eq!(topics(b"\0\0\xff\xff\xff\xff"), None);
         assert_eq!(topics(b"\0\0\0\0\0\x01\0\x09a"), None);
-        assert_eq!(topics(b"\0\0\0\0\0\0"), Some(BTreeSet::new()));
+        assert_eq!(topics(b"\0\0\0\0\0\0"), None, "no user data, not even null");
+        assert_eq!(topics(b"\0\0\0\0\0\0\0\0\0\x02x"), None);
+        assert_eq!(topics(b"\0\0\0\0\0\0\0\0\0\0"), Some(BTreeSet::new()));
     }
 }
