@@ -316,6 +316,9 @@ impl BrokerConfig {
                 "0 is allowed only beside max.connections.per.ip.overrides",
             );
         }
+        if self.values.get("log.retention.ms") == Some("0") {
+            return fail("log.retention.ms", "give -1 or at least 1");
+        }
         if self.default_replication_factor < 1 {
             return fail("default.replication.factor", "give at least 1");
         }

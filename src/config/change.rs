@@ -193,7 +193,7 @@ fn broker(
         };
         if name == "log.retention.ms" && value == "0" {
             return Err(invalid_request(format!(
-                "{name} must be unlimited (-1) or, greater than or equal to 1"
+                "requirement failed: {name} must be unlimited (-1) or, greater than or equal to 1"
             )));
         }
         check_threads(config, &name, &value)?;
@@ -209,6 +209,12 @@ fn broker(
         }
     };
     BrokerConfig::from_values(values).map_err(|error| {
+        if error.key == "max.connections.per.ip" {
+            return invalid_request(format!(
+                "requirement failed: {0} can be set to zero only if {0}.overrides property is set.",
+                error.key
+            ));
+        }
         invalid_request(format!(
             "Invalid value {} for configuration {}: {}",
             error.value, error.key, error.fix

@@ -12,6 +12,8 @@ mod listeners;
 mod load;
 mod properties;
 mod providers;
+#[cfg(test)]
+mod tests;
 mod topic;
 mod values;
 

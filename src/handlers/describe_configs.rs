@@ -203,9 +203,10 @@ impl<'a> View<'a> {
         let Some(topic) = self.image.topics.get(name) else {
             return Err(ApiError::new(ErrorCode::UnknownTopicOrPartition, ""));
         };
-        let shown = keys::topic_keys()
-            .iter()
-            .filter(|key| !key.is_internal() && is_wanted(key.name));
+        let shown = keys::topic_keys().iter().filter(|key| {
+            let shown = !key.is_internal() || topic.overrides.contains_key(key.name);
+            shown && is_wanted(key.name)
+        });
         Ok(shown
             .map(|key| {
                 let own = topic.overrides.get(key.name);
@@ -264,6 +265,11 @@ impl<'a> View<'a> {
 
     fn broker_entry(&self, name: &str, value: Option<String>) -> Entry {
         if let Some(key) = keys::broker_key(name) {
+            let value = match name {
+                // Both are the id, whichever of them is set.
+                "node.id" | "broker.id" => Some(self.config.node_id.to_string()),
+                _ => value,
+            };
             let mut entry = entry(key, value, self.synonyms(name));
             entry.read_only = !key.is_dynamic();
             return entry;

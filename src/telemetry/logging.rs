@@ -35,23 +35,8 @@ pub fn filter(variable: impl Fn(&str) -> Option<String>) -> Targets {
 
 /// Our modules behind Kafka's loggers; others are not known.
 fn target_of(logger: &str) -> Option<&'static str> {
-    Some(match logger {
-        "kafka" | "org.apache.kafka" | "kafka.server" => "ottla",
-        "kafka.controller" | "org.apache.kafka.controller" => "ottla::controller",
-        "kafka.log" | "kafka.log.LogCleaner" | "org.apache.kafka.storage.internals.log" => {
-            "ottla::log"
-        }
-        "kafka.network" | "kafka.network.RequestChannel$" | "kafka.network.Processor" => {
-            "ottla::net"
-        }
-        "kafka.request.logger" | "kafka.server.KafkaApis" => "ottla::handlers",
-        "kafka.coordinator" | "kafka.coordinator.group" | "org.apache.kafka.coordinator" => {
-            "ottla::coordinator"
-        }
-        "state.change.logger" | "kafka.cluster" => "ottla::replication",
-        "kafka.authorizer.logger" => "ottla::security",
-        _ => return None,
-    })
+    let found = LOGGERS.iter().find(|(name, _)| *name == logger);
+    found.map(|(_, target)| *target)
 }
 
 /// `Some(None)` is OFF; `None` is no level at all.
@@ -68,14 +53,20 @@ fn log4j_level(text: &str) -> Option<Option<Level>> {
 }
 
 /// Kafka's loggers that stand for a part of this broker, with that part. `root` stands for the rest.
-const LOGGERS: [(&str, &str); 9] = [
+const LOGGERS: [(&str, &str); 15] = [
     ("kafka", "ottla"),
     ("kafka.authorizer.logger", "ottla::security"),
     ("kafka.controller", "ottla::controller"),
     ("kafka.coordinator", "ottla::coordinator"),
+    ("kafka.coordinator.group", "ottla::coordinator"),
     ("kafka.log", "ottla::log"),
+    ("kafka.log.LogCleaner", "ottla::log"),
     ("kafka.network", "ottla::net"),
+    ("kafka.network.Processor", "ottla::net"),
+    ("kafka.network.RequestChannel$", "ottla::net"),
     ("kafka.request.logger", "ottla::handlers"),
+    ("kafka.server", "ottla"),
+    ("kafka.server.KafkaApis", "ottla::handlers"),
     ("org.apache.kafka", "ottla"),
     ("state.change.logger", "ottla::replication"),
 ];
@@ -132,7 +123,7 @@ pub enum LevelError {
 pub fn check_level(logger: &str, level: Option<&str>) -> Result<(), LevelError> {
     let is_level =
         |text: &str| ["DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN"].contains(&text);
-    if logger != ROOT && !LOGGERS.iter().any(|(name, _)| *name == logger) {
+    if logger != ROOT && target_of(logger).is_none() {
         return Err(LevelError::UnknownLogger);
     }
     match level {
@@ -167,8 +158,7 @@ fn changed(filter: &Targets, logger: &str, level: Option<&str>) -> Targets {
             .with_targets(targets.collect::<Vec<_>>())
             .with_default(level_filter);
     }
-    let target = LOGGERS.iter().find(|(name, _)| *name == logger);
-    let target = target.map_or("ottla", |(_, target)| *target);
+    let target = target_of(logger).unwrap_or("ottla");
     let others = filter
         .iter()
         .filter(|(other, _)| *other != target)

@@ -71,7 +71,7 @@ keys! { CLUSTER:
         "Addresses of the etcd cluster that holds the registry; where none is set the registry is kept in the data directory.";
     STRING "etcd.prefix" = "/ottla", Any, Y, ReadOnly,
         "What the keys of this cluster in etcd begin with.";
-    LONG "follower.replication.throttled.rate" = "9223372036854775807", AtLeast(0), I, InternalDynamic,
+    LONG "follower.replication.throttled.rate" = null, AtLeast(0), I, InternalDynamic,
         "Bytes per second that throttled replicas of this broker fetch at most.";
     INT "initial.broker.registration.timeout.ms" = "60000", Any, Y, ReadOnly,
         "How long the broker tries to register at the start before it gives up.";
@@ -85,7 +85,7 @@ keys! { CLUSTER:
         "How often leadership is compared with the preferred replicas.";
     INT "leader.imbalance.per.broker.percentage" = null, Any, A, Internal,
         "Imbalance that a broker was allowed in ZooKeeper times.";
-    LONG "leader.replication.throttled.rate" = "9223372036854775807", AtLeast(0), I, InternalDynamic,
+    LONG "leader.replication.throttled.rate" = null, AtLeast(0), I, InternalDynamic,
         "Bytes per second that this broker serves to throttled replicas at most.";
     STRING "metadata.log.dir" = null, Any, I, ReadOnly,
         "Directory of Kafka's metadata log, which this broker does not have.";
@@ -113,7 +113,7 @@ keys! { CLUSTER:
         "Connections by which a broker fetches from each leader.";
     LIST "process.roles" = null, EachOf(&["broker", "controller"]), A, ReadOnly,
         "Whether this process is a broker, a controller, or both; it is a broker here in any case.";
-    LONG "replica.alter.log.dirs.io.max.bytes.per.second" = "9223372036854775807", AtLeast(0), I, InternalDynamic,
+    LONG "replica.alter.log.dirs.io.max.bytes.per.second" = null, AtLeast(0), I, InternalDynamic,
         "Bytes per second that moves between log directories may take.";
     INT "replica.fetch.backoff.ms" = "1000", AtLeast(0), A, ReadOnly,
         "Pause of a replica fetcher after an error.";
