@@ -45,10 +45,12 @@ final class Compare {
     }
 
     private void walk(Side side, List<String> path, JsonNode kafka, JsonNode ottla, List<Difference> found) {
-        Mask mask = mask(side, path, Set.of("any", "set"));
+        Mask mask = mask(side, path, Set.of("any", "set", "more"));
         boolean captured = kafka.asText().startsWith("$") || ottla.asText().startsWith("$");
         if (mask != null && !captured) {
-            if (mask.kind.equals("any") || isSet(kafka) == isSet(ottla)) {
+            if (mask.kind.equals("any")
+                    || isSet(kafka) == isSet(ottla)
+                    || mask.kind.equals("more") && !isSet(kafka)) {
                 used.add(mask);
                 return;
             }
@@ -140,7 +142,10 @@ final class Compare {
                 }
             }
         }
-        found.add(new Difference(String.join(".", path), text(kafka), text(ottla)));
+        found.add(new Difference(
+                String.join(".", path).replace(side.unique, "$id"),
+                text(kafka).replace(side.unique, "$id"),
+                text(ottla).replace(side.unique, "$id")));
     }
 
     private static String text(JsonNode node) {

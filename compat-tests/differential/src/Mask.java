@@ -8,7 +8,8 @@ import java.util.Set;
  *
  * <p>{@code at} is a path of an answer, {@code *} standing for one step and {@code **} for any
  * number. {@code as} says what is still compared: {@code any} nothing; {@code set} whether there is
- * a value (not null, empty, zero, −1); {@code sorted KEY} everything but the order of the list;
+ * a value (not null, empty, zero, −1); {@code more} the same, but the second side may have one where
+ * Kafka has none; {@code sorted KEY} everything but the order of the list;
  * {@code only KEY TEXT} only the items of the list whose KEY begins with TEXT. With {@code kafka} and
  * {@code ottla} instead, exactly this pair of values is allowed.
  */
@@ -38,7 +39,7 @@ final class Mask {
         this.kafka = json.get("kafka");
         this.ottla = json.get("ottla");
         this.why = json.path("why").asText("");
-        if (!Set.of("any", "set", "sorted", "only", "pair").contains(kind) || why.isEmpty()) {
+        if (!Set.of("any", "set", "more", "sorted", "only", "pair").contains(kind) || why.isEmpty()) {
             throw new Messages.Fault("a mask needs a kind and a reason: " + json);
         }
         if (kind.equals("pair") && (kafka == null || ottla == null)) {

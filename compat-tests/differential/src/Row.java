@@ -148,7 +148,12 @@ final class Row {
                 .put("row", "a version after the last")
                 .put("claim", 99)
                 .put("versions", Short.toString(new java.util.ArrayDeque<>(file.versions).getLast())));
-        rows.add(MAPPER.createObjectNode().put("row", "no body").put("send", new byte[0]));
+        Set<Short> some = new TreeSet<>(file.versions);
+        some.removeIf(version -> Messages.encode(file.api, version, MAPPER.createObjectNode()).length == 0);
+        rows.add(MAPPER.createObjectNode()
+                .put("row", "no body")
+                .put("versions", ranges(some))
+                .put("send", new byte[0]));
         return rows;
     }
 

@@ -85,7 +85,9 @@ final class Run {
             settle(left);
             settle(right);
             System.err.printf("both brokers serve after %.1f s%n", (System.currentTimeMillis() - began) / 1000.0);
-            status = new Run(left, right, compare, options).all(files, missing);
+            Run run = new Run(left, right, compare, options);
+            run.advertised(right, Row.yaml(home.resolve("apis.yaml")));
+            status = run.all(files, missing);
             System.err.printf("%.1f s in all%n", (System.currentTimeMillis() - began) / 1000.0);
         } finally {
             if (options.keep) {
@@ -158,6 +160,31 @@ final class Run {
                 throw new IllegalStateException(target.name + " does not serve:\n" + target.lastWords());
             }
             Thread.sleep(50);
+        }
+    }
+
+    /** What the second side advertises and no list says has to be asked for fails. */
+    private void advertised(Target target, JsonNode apis) throws IOException {
+        if (target.name.startsWith("kafka")) {
+            return;
+        }
+        JsonNode answer;
+        try (Flow flow = new Flow(target, null, (short) 0, "advertised")) {
+            answer = flow.ask("ApiVersions", 0, Row.MAPPER.createObjectNode());
+        }
+        for (JsonNode api : answer.get("apiKeys")) {
+            String name = Messages.name(Messages.api(api.get("apiKey").asText()));
+            Set<Short> unlisted = Row.versions(api.get("minVersion").asText() + "-" + api.get("maxVersion").asText());
+            if (apis.has(name)) {
+                unlisted.removeAll(Row.versions(apis.get(name).asText()));
+            }
+            if (name.equals("Produce")) {
+                unlisted.removeAll(Row.versions("0-2")); // advertised for old librdkafka, as Kafka does
+            }
+            if (!unlisted.isEmpty()) {
+                failed++;
+                System.out.printf("FAIL %s v%s is advertised but has no rows%n", name, Row.ranges(unlisted));
+            }
         }
     }
 

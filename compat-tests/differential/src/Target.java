@@ -6,7 +6,6 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -61,9 +60,7 @@ final class Target implements AutoCloseable {
         config.put("share.coordinator.state.topic.replication.factor", "1");
         config.put("share.coordinator.state.topic.min.isr", "1");
         Path file = home.resolve("server.properties");
-        StringBuilder text = new StringBuilder();
-        config.forEach((key, value) -> text.append(key).append('=').append(value).append('\n'));
-        Files.writeString(file, text);
+        Files.writeString(file, text(config));
         try (PrintStream out = new PrintStream(home.resolve("format.log").toFile())) {
             String[] args = {"format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", file.toString()};
             if (kafka.tools.StorageTool.execute(args, out) != 0) {
@@ -95,11 +92,10 @@ final class Target implements AutoCloseable {
         config.put("listeners", "PLAINTEXT://127.0.0.1:" + port);
         config.put("log.dirs", home.resolve("data").toString());
         config.put("metrics.listeners", "127.0.0.1:" + freePort());
-        List<String> command = new ArrayList<>(List.of(new File(binary).getAbsolutePath()));
-        config.forEach((key, value) -> {
-            command.add("--override");
-            command.add(key + "=" + value);
-        });
+        // A file of its own keeps the built-in one, and the sources of its values, out of the comparison.
+        Path file = home.resolve("server.properties");
+        Files.writeString(file, text(config));
+        List<String> command = List.of(new File(binary).getAbsolutePath(), file.toString());
         Path log = home.resolve("server.log");
         Process process = new ProcessBuilder(command)
                 .directory(home.toFile())
@@ -107,6 +103,12 @@ final class Target implements AutoCloseable {
                 .redirectOutput(log.toFile())
                 .start();
         return new Target("ottla", "127.0.0.1", port, process, log);
+    }
+
+    private static String text(Map<String, String> config) {
+        StringBuilder text = new StringBuilder();
+        config.forEach((key, value) -> text.append(key).append('=').append(value).append('\n'));
+        return text.toString();
     }
 
     private static int freePort() throws IOException {
