@@ -62,7 +62,12 @@ impl Log {
             .checked_add(i64::from(header.last_offset_delta))
             .filter(|&last| last < Offset::MAX && last >= base_offset)
             .ok_or_else(|| ApiError::from(ErrorCode::InvalidRecord))?;
-        let segment = self.segment_for(&mut writer, &header, bytes, &config, now_ms)?;
+        let segment = self
+            .segment_for(&mut writer, &header, bytes, &config, now_ms)
+            .map_err(|error| match error {
+                LogError::Io(error) => self.failed_write(error),
+                other => other,
+            })?;
         let position = segment.bytes();
         let encoded = header.encode();
         let file = self.write(&segment, position, &encoded, &batch.payload)?;
@@ -146,14 +151,18 @@ impl Log {
             return Ok(());
         }
         self.files.disk.create_directory(&self.files.path)?;
+        self.write_partition_metadata()?;
+        self.sync.lock().parent_directory = true;
+        writer.on_disk = true;
+        Ok(())
+    }
+
+    pub(super) fn write_partition_metadata(&self) -> io::Result<()> {
         let path = self.files.path.join(names::PARTITION_METADATA);
         let text = checkpoint::partition_metadata_to_text(self.topic_id);
         let file = self.files.disk.open(&path, OpenMode::Create)?;
         file.truncate(0)?;
-        file.write_at(text.as_bytes(), &[], 0)?;
-        self.sync.lock().parent_directory = true;
-        writer.on_disk = true;
-        Ok(())
+        file.write_at(text.as_bytes(), &[], 0)
     }
 
     /// What a segment needs when the next one begins: whole indexes and a producer snapshot.
@@ -165,7 +174,7 @@ impl Log {
     ) -> Result<(), LogError> {
         segment.finish_index(&self.files)?;
         self.write_snapshot(writer, end, false)?;
-        self.sync.lock().finished.push(segment.base_offset);
+        self.sync.lock().finished(segment.base_offset);
         self.request_background_flush();
         Ok(())
     }

@@ -176,6 +176,12 @@ impl Directory {
     /// Ends the use of the directory: logs that somebody still holds answer errors from now on.
     pub(super) fn retire(&self) {
         self.offline.store(true, Ordering::Release);
+        // Logs know their directory: the circle ends here.
+        self.flush_queue.clear();
+        let slots = std::mem::take(&mut *self.slots.lock());
+        for slot in slots.values() {
+            slot.log.lock().take();
+        }
         self.lock.lock().take();
     }
 

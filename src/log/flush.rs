@@ -27,8 +27,10 @@ pub(super) struct SyncState {
     /// Segments written to, with the open file where the topic waits for the disk: an error of the
     /// write-back is reported to whoever had the file open.
     segments: Vec<(Offset, Option<Arc<dyn DiskFile>>)>,
-    /// Segments that are complete, and whose indexes are.
-    pub finished: Vec<Offset>,
+    /// Segments that are complete, with their indexes.
+    finished: Vec<Offset>,
+    /// Somebody is syncing indexes of finished segments.
+    finishing: bool,
     /// A file was made in the partition's directory.
     pub partition_directory: bool,
     /// The partition's directory was made.
@@ -56,6 +58,26 @@ impl SyncState {
     }
 }
 
+impl SyncState {
+    pub(super) fn finished(&mut self, base_offset: Offset) {
+        self.finished.push(base_offset);
+    }
+
+    /// True if a finished segment's indexes may not be on disk yet.
+    pub(super) fn has_finished(&self) -> bool {
+        self.finishing || !self.finished.is_empty()
+    }
+
+    /// What is to be synced now; nothing of it is in here any more.
+    fn take(&mut self) -> Self {
+        let end = self.end;
+        let work = std::mem::take(self);
+        self.end = end;
+        self.finishing = !work.finished.is_empty();
+        work
+    }
+}
+
 impl Log {
     /// Syncs all that was appended, by the caller's own hand (shutdown, tests).
     pub fn flush(&self) -> Result<Offset, LogError> {
@@ -64,13 +86,7 @@ impl Log {
         // Both before the work is taken: who appends from now on asks again.
         self.dirty.store(false, Ordering::Release);
         self.background.store(false, Ordering::Release);
-        let work = {
-            let mut sync = self.sync.lock();
-            let end = sync.end;
-            let work = std::mem::take(&mut *sync);
-            sync.end = end;
-            work
-        };
+        let work = self.sync.lock().take();
         if let Err(error) = self.sync(&work) {
             if self.deleted.load(Ordering::Acquire) {
                 return Ok(self.flushed_offset());
@@ -78,6 +94,7 @@ impl Log {
             self.directory.fail("sync", &error);
             return Err(error.into());
         }
+        self.sync.lock().finishing = false;
         let before = self.flushed.fetch_max(work.end, Ordering::AcqRel);
         let flushed = before.max(work.end);
         if flushed > before {
@@ -106,12 +123,13 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs a file unless its segment was deleted meanwhile.
+    /// Syncs a file unless its segment was deleted meanwhile, or it is an index that has no entry yet.
     pub(super) fn sync_file(&self, base_offset: Offset, kind: FileKind) -> io::Result<()> {
         match self.files.open(base_offset, kind, OpenMode::Write) {
             Ok(file) => file.sync(),
             Err(error)
-                if error.kind() == io::ErrorKind::NotFound && !self.has_segment(base_offset) =>
+                if error.kind() == io::ErrorKind::NotFound
+                    && (kind != FileKind::Log || !self.has_segment(base_offset)) =>
             {
                 Ok(())
             }
@@ -231,6 +249,18 @@ impl FlushQueue {
     pub(super) fn stop(&self) {
         self.state.lock().stopped = true;
         self.wake.notify_all();
+    }
+
+    /// Lets go of the logs in it.
+    pub(super) fn clear(&self) {
+        let mut state = self.state.lock();
+        let dropped = (
+            std::mem::take(&mut state.dirty),
+            std::mem::take(&mut state.background),
+        );
+        state.later.clear();
+        drop(state);
+        drop(dropped);
     }
 
     /// Waits for work; `None` when stopped. Those that somebody waits for come first.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -116,9 +116,8 @@ impl Housekeeping {
             }
             match state.due.next_due() {
                 Some(due) => {
-                    let wait: Instant = due;
                     self.wake
-                        .wait_for(&mut state, wait.saturating_duration_since(now));
+                        .wait_for(&mut state, due.saturating_duration_since(now));
                 }
                 None => self.wake.wait(&mut state),
             }
@@ -138,7 +137,7 @@ impl Housekeeping {
         match task {
             Task::RecoveryPoints => {
                 for directory in self.directories.iter().filter(|d| d.is_online()) {
-                    move_recovery_points(directory);
+                    move_recovery_points(directory, RECOVERY_POINT_BYTES);
                 }
             }
             Task::LogStarts => {
@@ -170,10 +169,10 @@ impl Housekeeping {
 }
 
 /// Notes how far each log is on disk with its indexes, where that moved far enough to be worth it.
-fn move_recovery_points(directory: &Directory) {
+pub(super) fn move_recovery_points(directory: &Directory, bytes_min: u64) {
     let mut moved = false;
     for log in directory.logs() {
-        match log.move_recovery_point(RECOVERY_POINT_BYTES) {
+        match log.move_recovery_point(bytes_min) {
             Ok(Some(point)) => {
                 let partition = log.topic_partition().clone();
                 directory.recovery_points.lock().insert(partition, point);
@@ -193,7 +192,7 @@ fn move_recovery_points(directory: &Directory) {
 impl Log {
     /// Makes the indexes of the active segment durable and returns the new recovery point, if at least
     /// `bytes_min` were appended since the last. Also lets go of memory that a log at rest needs not.
-    pub(super) fn move_recovery_point(
+    fn move_recovery_point(
         &self,
         bytes_min: u64,
     ) -> Result<Option<crate::types::Offset>, super::LogError> {
@@ -207,7 +206,8 @@ impl Log {
         if idle {
             active.write_index(&self.files, 0)?;
         }
-        if writer.bytes_since_recovery_point < bytes_min {
+        // Not before the indexes of the segments before are on disk: they are believed below the point.
+        if writer.bytes_since_recovery_point < bytes_min || self.sync.lock().has_finished() {
             return Ok(None);
         }
         let point = self.flushed_offset();

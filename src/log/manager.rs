@@ -180,6 +180,7 @@ impl LogManager {
         let (directory, slot) = self.place(partition)?;
         directory.check_online()?;
         let mut open = slot.log.lock();
+        let mut topic_id = topic_id;
         if let Some(log) = open.as_ref() {
             if log.topic_id() == topic_id || topic_id == TopicId::ZERO {
                 log.set_config(config);
@@ -192,12 +193,12 @@ impl LogManager {
                 old.as_ref(),
                 names::STRAY_DIRECTORY_SUFFIX,
             )?;
-        } else if topic_id != TopicId::ZERO
-            && let Some(found) = self.topic_id_of(directory, partition)
-            && found != topic_id
-            && found != TopicId::ZERO
-        {
-            tracing::warn!(%partition, %found, wanted = %topic_id, "files of a deleted topic are put aside");
+        }
+        let found = self.topic_id_of(directory, partition);
+        if topic_id == TopicId::ZERO {
+            topic_id = found.unwrap_or(TopicId::ZERO);
+        } else if let Some(other) = found.filter(|id| *id != topic_id && *id != TopicId::ZERO) {
+            tracing::warn!(%partition, found = %other, wanted = %topic_id, "files of a deleted topic are put aside");
             self.put_aside(directory, partition, None, names::STRAY_DIRECTORY_SUFFIX)?;
         }
         let files = LogFiles {
@@ -392,6 +393,14 @@ impl LogManager {
             if changed {
                 directory.write_high_watermarks(false);
             }
+        }
+    }
+
+    /// What housekeeping does from time to time, done now.
+    #[cfg(test)]
+    pub(super) fn move_recovery_points(&self, bytes_min: u64) {
+        for directory in &self.directories {
+            super::housekeeping::move_recovery_points(directory, bytes_min);
         }
     }
 

@@ -61,10 +61,9 @@ impl Log {
         let Some(first) = segments.first() else {
             return Ok(ProducerState::default());
         };
-        let (mut from, mut producers) = self
-            .newest_snapshot(end)?
+        let (from, mut producers) = self
+            .newest_snapshot(first.base_offset, end)?
             .unwrap_or((first.base_offset, ProducerState::default()));
-        from = from.max(first.base_offset);
         if !producers.is_empty() {
             self.walk_back(from, |batch| producers.apply_earlier(&batch.header))?;
         }
@@ -92,10 +91,15 @@ impl Log {
         Ok(producers)
     }
 
-    /// The newest snapshot at or before `end` that can be read; damaged ones are removed.
-    fn newest_snapshot(&self, end: Offset) -> Result<Option<(Offset, ProducerState)>, LogError> {
+    /// The newest snapshot in `start..=end` that can be read; damaged ones are removed. One from before
+    /// the first segment would be continued with a gap.
+    fn newest_snapshot(
+        &self,
+        start: Offset,
+        end: Offset,
+    ) -> Result<Option<(Offset, ProducerState)>, LogError> {
         let mut offsets = self.snapshots()?;
-        offsets.retain(|&offset| offset <= end);
+        offsets.retain(|&offset| offset >= start && offset <= end);
         while let Some(offset) = offsets.pop() {
             let path = self.files.path_of(offset, FileKind::ProducerSnapshot);
             let content = read_small_file(&*self.files.disk, &path, SNAPSHOT_BYTES_MAX);
@@ -131,30 +135,30 @@ impl Log {
     /// Shows the batches before `end` from the newest to the oldest, some megabytes of them.
     fn walk_back(&self, end: Offset, mut visit: impl FnMut(&Located)) -> Result<(), LogError> {
         let segments = self.view.lock().segments.clone();
-        let mut newest_first = segments.iter().rev();
-        let Some(segment) = newest_first.find(|segment| segment.base_offset < end) else {
-            return Ok(());
-        };
-        if segment.bytes() == 0 {
-            return Ok(());
-        }
         let interval = self.index_interval();
-        segment.ensure_loaded(&self.files, interval)?;
-        let file = segment.log_file(&self.files)?;
-        let bytes = segment.bytes();
-        let until = match segment.locate(&self.files, &*file, end, bytes, interval)? {
-            Some(batch) => batch.position,
-            None => bytes,
-        };
-        let from = until.saturating_sub(EARLIER_BYTES_MAX);
-        let mut walker = segment.walk_from_position(&self.files, &*file, from, until)?;
-        let mut batches = Vec::new();
-        while let Some(batch) = walker.next()? {
-            if batch.header.producer_id >= 0 {
-                batches.push(batch);
+        let mut left = EARLIER_BYTES_MAX;
+        for segment in segments.iter().rev() {
+            if segment.base_offset >= end || segment.bytes() == 0 || left == 0 {
+                continue;
             }
+            segment.ensure_loaded(&self.files, interval)?;
+            let file = segment.log_file(&self.files)?;
+            let bytes = segment.bytes();
+            let until = match segment.locate(&self.files, &*file, end, bytes, interval)? {
+                Some(batch) => batch.position,
+                None => bytes,
+            };
+            let from = until.saturating_sub(left);
+            left -= until - from;
+            let mut walker = segment.walk_from_position(&self.files, &*file, from, until)?;
+            let mut batches = Vec::new();
+            while let Some(batch) = walker.next()? {
+                if batch.header.producer_id >= 0 {
+                    batches.push(batch);
+                }
+            }
+            batches.iter().rev().for_each(&mut visit);
         }
-        batches.iter().rev().for_each(&mut visit);
         Ok(())
     }
 

@@ -227,18 +227,45 @@ impl Log {
         let mut best: Option<(TimestampMs, Offset, Arc<Segment>)> = None;
         for segment in self.segments_with_bytes() {
             segment.ensure_loaded(&self.files, self.index_interval())?;
-            let Some((timestamp, offset)) = segment.index.lock().max_timestamp else {
+            let mut largest = segment.index.lock().max_timestamp;
+            if largest.is_some_and(|(_, offset)| offset < start) {
+                largest = self.largest_from(&segment, start)?;
+            }
+            let Some((timestamp, offset)) = largest.filter(|(largest, _)| *largest != NO_TIMESTAMP)
+            else {
                 continue;
             };
-            let larger = best.as_ref().is_none_or(|(best, ..)| timestamp > *best);
-            if timestamp != NO_TIMESTAMP && offset >= start && larger {
+            if best.as_ref().is_none_or(|(best, ..)| timestamp > *best) {
                 best = Some((timestamp, offset, segment));
             }
         }
         let Some((timestamp, offset, segment)) = best else {
             return Ok(None);
         };
-        self.search(&segment, offset, |record, _| record >= timestamp)
+        self.search(&segment, offset, |record, offset| {
+            record >= timestamp && offset >= start
+        })
+    }
+
+    /// The largest timestamp of batches from the one that holds `from`, and the batch's last offset.
+    fn largest_from(
+        &self,
+        segment: &Segment,
+        from: Offset,
+    ) -> Result<Option<(TimestampMs, Offset)>, LogError> {
+        let file = segment.log_file(&self.files)?;
+        let interval = self.index_interval();
+        let mut walker = segment.walk_from(&self.files, &*file, from, segment.bytes(), interval)?;
+        let mut largest: Option<(TimestampMs, Offset)> = None;
+        while let Some(batch) = walker.next()? {
+            let header = &batch.header;
+            if header.last_offset() >= from
+                && largest.is_none_or(|(largest, _)| header.max_timestamp > largest)
+            {
+                largest = Some((header.max_timestamp, header.last_offset()));
+            }
+        }
+        Ok(largest)
     }
 
     fn segments_with_bytes(&self) -> Vec<Arc<Segment>> {

@@ -3,3 +3,7 @@
 mod support;
 
 mod basics;
+mod flushing;
+mod model;
+mod producers;
+mod recovery;

@@ -1,0 +1,128 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::support::*;
+use crate::config::TopicConfig;
+use crate::log::{FlushListener, Log};
+use crate::types::{Offset, TopicPartition};
+
+/// Hears of flushes and lets a test wait for them.
+#[derive(Debug, Default)]
+struct Heard {
+    flushed: Mutex<Vec<(TopicPartition, Offset)>>,
+    failed: Mutex<Vec<TopicPartition>>,
+    more: Condvar,
+}
+
+impl FlushListener for Heard {
+    fn flushed(&self, partition: &TopicPartition, flushed_offset: Offset) {
+        self.flushed
+            .lock()
+            .push((partition.clone(), flushed_offset));
+        self.more.notify_all();
+    }
+
+    fn directory_failed(&self, partitions: &[TopicPartition]) {
+        self.failed.lock().extend_from_slice(partitions);
+        self.more.notify_all();
+    }
+}
+
+impl Heard {
+    fn wait_for(&self, partition: &TopicPartition, offset: Offset) {
+        let mut flushed = self.flushed.lock();
+        while !flushed.iter().any(|(p, o)| p == partition && *o >= offset) {
+            let late = self.more.wait_for(&mut flushed, Duration::from_secs(30));
+            assert!(!late.timed_out(), "{partition} is not flushed to {offset}");
+        }
+    }
+}
+
+fn logs(
+    count: i32,
+    directory: &std::path::Path,
+    config: TopicConfig,
+) -> (Arc<Heard>, Vec<Arc<Log>>) {
+    let manager = open(directory);
+    let heard = Arc::new(Heard::default());
+    manager.set_flush_listener(Arc::<Heard>::clone(&heard));
+    let config = Arc::new(config);
+    let logs = (0..count)
+        .map(|number| {
+            let partition = TopicPartition::new("topic", number);
+            manager
+                .log(&partition, TOPIC_ID, Arc::clone(&config))
+                .unwrap()
+        })
+        .collect();
+    // The threads end with the process: the logs outlive this function.
+    std::mem::forget(manager);
+    (heard, logs)
+}
+
+#[test]
+fn appends_are_flushed_and_heard_of_for_few_and_many_logs() {
+    let directory = tempfile::tempdir().unwrap();
+    let (heard, logs) = logs(40, directory.path(), TopicConfig::default());
+    for round in 1..4 {
+        for log in &logs {
+            append(log, batch(1_000, &[b"value"])).unwrap();
+        }
+        for log in &logs {
+            heard.wait_for(log.topic_partition(), round);
+            assert_eq!(log.flushed_offset(), round);
+        }
+    }
+    append(&logs[0], batch(1_000, &[b"value"])).unwrap();
+    heard.wait_for(logs[0].topic_partition(), 4);
+}
+
+#[test]
+fn a_topic_with_a_larger_interval_is_flushed_after_so_many_messages() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = TopicConfig {
+        flush_messages: 5,
+        ..TopicConfig::default()
+    };
+    let (heard, logs) = logs(1, directory.path(), config);
+    for _ in 0..4 {
+        append(&logs[0], batch(1_000, &[b"value"])).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(logs[0].flushed_offset(), 0);
+    append(&logs[0], batch(1_000, &[b"value"])).unwrap();
+    heard.wait_for(&partition(), 5);
+}
+
+#[test]
+fn a_topic_with_a_flush_time_is_flushed_after_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = TopicConfig {
+        flush_messages: i64::MAX,
+        flush_ms: 50,
+        ..TopicConfig::default()
+    };
+    let (heard, logs) = logs(2, directory.path(), config);
+    append(&logs[0], batch(1_000, &[b"value"])).unwrap();
+    append(&logs[1], batch(1_000, &[b"value"])).unwrap();
+    heard.wait_for(logs[0].topic_partition(), 1);
+    heard.wait_for(logs[1].topic_partition(), 1);
+    append(&logs[0], batch(1_000, &[b"value"])).unwrap();
+    heard.wait_for(logs[0].topic_partition(), 2);
+}
+
+#[test]
+fn a_topic_that_begins_to_wait_for_the_disk_is_flushed_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = TopicConfig {
+        flush_messages: i64::MAX,
+        ..TopicConfig::default()
+    };
+    let (heard, logs) = logs(1, directory.path(), config);
+    append(&logs[0], batch(1_000, &[b"value"])).unwrap();
+    assert_eq!(logs[0].flushed_offset(), 0);
+    logs[0].set_config(Arc::new(TopicConfig::default()));
+    heard.wait_for(&partition(), 1);
+}
