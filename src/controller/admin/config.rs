@@ -21,6 +21,11 @@ impl Admin {
         validate_only: bool,
         change: &(dyn Fn(&ConfigMap) -> Result<ConfigMap, ApiError> + Send + Sync),
     ) -> Result<(), ApiError> {
+        if let ConfigResource::Topic(name) = resource
+            && !self.cache.current().topics.contains_key(name)
+        {
+            return Err(ErrorCode::UnknownTopicOrPartition.into());
+        }
         let key = String::from(key_of(resource));
         for _ in 0..ATTEMPTS {
             let found = self.registry.get(&key).await.map_err(unavailable)?;

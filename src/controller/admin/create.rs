@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::plan::{
-    Defaults, PARTITIONS_MAX, PlannedTopic, check_configs, check_name, partitions_asked,
+    Defaults, PARTITIONS_MAX, PlannedTopic, TakenNames, check_configs, partitions_asked,
     plan_topic, too_many,
 };
 use super::{Admin, CreatedTopic, NewTopic, unavailable};
@@ -46,10 +46,13 @@ impl Admin {
         let _one_at_a_time = self.creating.lock().await;
         let image = self.cache.current();
         let resolver = self.resolver.at(&image);
-        let plans: Vec<_> = topics
-            .into_iter()
-            .map(|topic| self.plan(&image, &resolver, topic))
-            .collect();
+        let plans: Vec<_> = {
+            let taken = TakenNames::new(&image);
+            let topics = topics.into_iter();
+            topics
+                .map(|topic| self.plan(&image, &taken, &resolver, topic))
+                .collect()
+        };
         self.write_planned(&resolver, plans, validate_only, timeout)
             .await
     }
@@ -64,7 +67,9 @@ impl Admin {
         }
         let topic = self.automatic(&image, name);
         let resolver = self.resolver.at(&image);
-        let plans = vec![self.plan(&image, &resolver, topic)];
+        let taken = TakenNames::new(&image);
+        let plans = vec![self.plan(&image, &taken, &resolver, topic)];
+        drop(taken);
         let created = self
             .write_planned(&resolver, plans, false, AUTO_CREATE_TIMEOUT)
             .await;
@@ -150,10 +155,11 @@ impl Admin {
     fn plan(
         &self,
         image: &Image,
+        taken: &TakenNames<'_>,
         resolver: &ResolverAt,
         topic: NewTopic,
     ) -> Result<PlannedTopic, ApiError> {
-        check_name(image, &topic.name)?;
+        taken.check(&topic.name)?;
         let configs = check_configs(resolver.values(), &topic.configs)?;
         let replicas = plan_topic(image, self.defaults(), &topic)?;
         Ok(PlannedTopic {

@@ -60,6 +60,10 @@ impl Admin {
         topic: &NewPartitions,
         validate_only: bool,
     ) -> Result<Option<Revision>, ApiError> {
+        // One request may name very many topics that do not exist.
+        if !self.cache.current().topics.contains_key(&topic.name) {
+            return Err(ErrorCode::UnknownTopicOrPartition.into());
+        }
         let key = String::from(Key::Topic(Arc::clone(&topic.name)));
         for _ in 0..ATTEMPTS {
             let found = self.registry.get(&key).await.map_err(unavailable)?;

@@ -1,6 +1,7 @@
 //! What a request to create topics or partitions comes to: Kafka's checks, in its order and with its
 //! words (`ReplicationControlManager`). Pure.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{NewPartitions, NewTopic};
@@ -81,34 +82,57 @@ fn placed(image: &Image, partitions: usize, factor: usize) -> Result<Vec<Vec<Bro
         .map_err(|error| ApiError::new(ErrorCode::InvalidReplicationFactor, error.to_string()))
 }
 
-/// Kafka's `Topic.validate` and the check for names that differ only in `.` and `_`.
-pub(super) fn check_name(image: &Image, name: &str) -> Result<(), ApiError> {
-    if let Some(reason) = name_fault(name) {
-        return Err(ApiError::new(
-            ErrorCode::InvalidTopicException,
-            format!("Topic name is invalid: {reason}"),
-        ));
-    }
-    if image.topics.contains_key(name) {
-        return Err(ApiError::new(
-            ErrorCode::TopicAlreadyExists,
-            format!("Topic '{name}' already exists."),
-        ));
-    }
-    if name.contains(['.', '_']) {
-        let unified = name.replace('.', "_");
-        let colliding = image
-            .topics
-            .keys()
-            .find(|other| other.len() == name.len() && other.replace('.', "_") == unified);
-        if let Some(other) = colliding {
-            return Err(ApiError::new(
-                ErrorCode::InvalidTopicException,
-                format!("Topic '{name}' collides with existing topic: {other}"),
-            ));
+/// The names that a new topic must not have: taken, or different from one only in `.` and `_`.
+pub(super) struct TakenNames<'a> {
+    image: &'a Image,
+    /// Made when it is first needed: one request may name very many topics.
+    unified: OnceCell<BTreeMap<String, &'a str>>,
+}
+
+impl<'a> TakenNames<'a> {
+    pub(super) fn new(image: &'a Image) -> Self {
+        Self {
+            image,
+            unified: OnceCell::new(),
         }
     }
-    Ok(())
+
+    /// Kafka's `Topic.validate`, and whether the name is free.
+    pub(super) fn check(&self, name: &str) -> Result<(), ApiError> {
+        if let Some(reason) = name_fault(name) {
+            return Err(ApiError::new(
+                ErrorCode::InvalidTopicException,
+                format!("Topic name is invalid: {reason}"),
+            ));
+        }
+        if self.image.topics.contains_key(name) {
+            return Err(ApiError::new(
+                ErrorCode::TopicAlreadyExists,
+                format!("Topic '{name}' already exists."),
+            ));
+        }
+        match self.colliding(name) {
+            Some(other) => Err(ApiError::new(
+                ErrorCode::InvalidTopicException,
+                format!("Topic '{name}' collides with existing topic: {other}"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn colliding(&self, name: &str) -> Option<&'a str> {
+        const ALIKE: [char; 2] = ['.', '_'];
+        if !name.contains(ALIKE) {
+            return None;
+        }
+        let unified = self.unified.get_or_init(|| {
+            let names = self.image.topics.keys().filter(|name| name.contains(ALIKE));
+            names
+                .map(|name| (name.replace('.', "_"), &**name))
+                .collect()
+        });
+        unified.get(&name.replace('.', "_")).copied()
+    }
 }
 
 fn name_fault(name: &str) -> Option<String> {

@@ -89,12 +89,12 @@ fn names_are_refused_as_kafka_refuses_them() {
             ),
         ),
     ] {
-        let error = check_name(&image(), name).unwrap_err();
+        let error = TakenNames::new(&image()).check(name).unwrap_err();
         assert_eq!(error.code.code(), code, "{name}");
         assert_eq!(error.message.as_deref(), Some(message));
     }
     for name in ["a-b", "ab", "A.B", &long[1..]] {
-        assert_eq!(check_name(&image(), name), Ok(()));
+        assert_eq!(TakenNames::new(&image()).check(name), Ok(()));
     }
 }
 
