@@ -194,7 +194,7 @@ fn counts() -> Vec<(&'static str, Vec<u8>, Expected)> {
     ];
     let empty_names = [&hex("00400000")[..], &[0; 2 << 22]].concat();
     let many_tags = [
-        &hex("0100000000")[..],
+        &hex("01 00 00")[..],
         &hex("808040"),
         &[0, 0].repeat(1 << 20),
     ]
@@ -464,7 +464,7 @@ fn batches() -> Vec<(&'static str, Vec<u8>, Expected)> {
         (
             "the largest base offset",
             batch(|b| b.base_offset = i64::MAX),
-            Produce(0),
+            Produce(INVALID_RECORD),
         ),
         (
             "acks 2",
