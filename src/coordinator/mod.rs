@@ -5,6 +5,8 @@ mod loader;
 mod record;
 mod runtime;
 mod service;
+#[cfg(test)]
+mod tests;
 
 pub use group::{
     CommitPartition, CommitRequest, CommitTopic, CommittedOffset, DeleteOffsetsRequest,

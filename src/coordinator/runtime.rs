@@ -37,7 +37,8 @@ const LOAD_PATIENCE: Duration = Duration::from_millis(100);
 /// A request with the one who waits for its reply.
 #[derive(Debug)]
 pub(super) struct Command {
-    pub(super) request: Request,
+    /// Boxed: a channel keeps room for a block of commands, for each shard.
+    pub(super) request: Box<Request>,
     pub(super) reply: oneshot::Sender<Result<Reply, ErrorCode>>,
 }
 
@@ -199,7 +200,7 @@ async fn while_loading(
 }
 
 fn refuse(command: Command, error: ErrorCode) {
-    let answer = match command.request {
+    let answer = match *command.request {
         // A member that shows life while its group is loading has done enough.
         Request::Heartbeat(_) if error == ErrorCode::CoordinatorLoadInProgress => {
             Ok(Reply::Heartbeat(ErrorCode::None))
@@ -277,7 +278,7 @@ impl Task<'_> {
         let token = Token(self.tokens);
         self.callers.insert(token, command.reply);
         let now = self.environment.now();
-        let outcome = self.shard.decide(now, token, command.request);
+        let outcome = self.shard.decide(now, token, *command.request);
         self.take_in(now, outcome);
     }
 

@@ -496,9 +496,12 @@ async fn send(
     request: Request,
 ) -> Result<Result<Reply, ErrorCode>, Request> {
     let (reply, answer) = oneshot::channel();
-    let command = Command { request, reply };
+    let command = Command {
+        request: Box::new(request),
+        reply,
+    };
     if let Err(unsent) = commands.send(command).await {
-        return Err(unsent.0.request);
+        return Err(*unsent.0.request);
     }
     // The task ends only when all senders are gone: this one must not keep it.
     drop(commands);
