@@ -204,7 +204,8 @@ class Member(threading.Thread):
             self.consumer = make_consumer(self.group, enable_auto_commit=True, auto_commit_interval_ms=600000, **self.settings)
             self.consumer.subscribe([self.topic])
             while not self.leaving.is_set():
-                for records in self.consumer.poll(100).values():
+                # Not shorter: when a poll ends before a slow join is answered, this client may lose the answer and fall silent.
+                for records in self.consumer.poll(1000).values():
                     self.received.extend(records)
                 self.assigned = {p.partition for p in self.consumer.assignment()}
                 if self.commit_now.is_set():

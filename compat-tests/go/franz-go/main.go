@@ -526,8 +526,12 @@ func restart(how string) {
 	cl := reader(name, 3)
 	defer cl.Close()
 	c.Verify(poll(cl, sent), 0, sent, 3, s.acknowledged)
-	o, err := admin.FetchOffsets(ctx, name)
-	c.Must(err, "OffsetFetch")
+	var o kadm.OffsetResponses
+	c.Eventually("OffsetFetch", 10, func() bool { // the first finds the old connection closed
+		var err error
+		o, err = admin.FetchOffsets(ctx, name)
+		return err == nil
+	})
 	committed := int64(0)
 	o.Each(func(r kadm.OffsetResponse) { committed += r.At })
 	c.Equal(committed, sent, "committed offsets")
