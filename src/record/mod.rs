@@ -19,4 +19,4 @@ pub use builder::{BatchBuilder, Headers};
 pub use compression::{compress, decompress, decompressed_bytes_max};
 pub use error::{HeaderError, RecordError};
 pub use records::{Record, RecordHeaders, RecordStamp, Records, scan};
-pub use validate::{InvalidBatch, ValidBatch, ValidationRules, validate};
+pub use validate::{InvalidBatch, ValidBatch, ValidationRules, validate, validate_within};

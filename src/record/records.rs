@@ -174,12 +174,34 @@ pub struct RecordStamp {
     pub value_bytes: Option<usize>,
 }
 
+/// How large the records of a compressed batch may be once decompressed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DecompressedLimits {
+    /// All of them: more is [`RecordError::TooLarge`].
+    pub(crate) bytes_max: usize,
+    /// Each: a larger one is malformed.
+    pub(crate) record_bytes_max: usize,
+}
+
 /// Shows each record's stamp to `visit` until it breaks. A compressed payload is decompressed as it
 /// is walked, and given up with [`RecordError::TooLarge`] beyond `decompressed_bytes_max`.
 pub fn scan(
     header: &BatchHeader,
     payload: &[u8],
     decompressed_bytes_max: usize,
+    visit: impl FnMut(RecordStamp) -> ControlFlow<()>,
+) -> Result<(), RecordError> {
+    let limits = DecompressedLimits {
+        bytes_max: decompressed_bytes_max,
+        record_bytes_max: decompressed_bytes_max,
+    };
+    scan_within(header, payload, limits, visit)
+}
+
+pub(crate) fn scan_within(
+    header: &BatchHeader,
+    payload: &[u8],
+    limits: DecompressedLimits,
     mut visit: impl FnMut(RecordStamp) -> ControlFlow<()>,
 ) -> Result<(), RecordError> {
     let compression = header.compression().ok_or(RecordError::UnknownCodec)?;
@@ -198,8 +220,8 @@ pub fn scan(
         }
         return Ok(());
     }
-    let source = Decompressor::new(compression, payload, decompressed_bytes_max)?;
-    let mut stream = Stream::new(source, decompressed_bytes_max);
+    let source = Decompressor::new(compression, payload, limits.bytes_max)?;
+    let mut stream = Stream::new(source, limits);
     for _ in 0..header.record_count.max(0) {
         if visit(stream.record()?).is_break() {
             return Ok(());
@@ -221,17 +243,19 @@ struct Stream<R> {
     /// Bytes consumed before `start`, in all.
     position: usize,
     bytes_left: usize,
+    record_bytes_max: usize,
 }
 
 impl<R: Read> Stream<R> {
-    fn new(source: R, bytes_max: usize) -> Self {
+    fn new(source: R, limits: DecompressedLimits) -> Self {
         Self {
             source,
             window: vec![0; WINDOW_BYTES].into_boxed_slice(),
             start: 0,
             end: 0,
             position: 0,
-            bytes_left: bytes_max,
+            bytes_left: limits.bytes_max,
+            record_bytes_max: limits.record_bytes_max,
         }
     }
 
@@ -304,6 +328,9 @@ impl<R: Read> Stream<R> {
     fn record(&mut self) -> Result<RecordStamp, RecordError> {
         let length =
             usize::try_from(self.int()?).map_err(|_| RecordError::Malformed("its length"))?;
+        if length > self.record_bytes_max {
+            return Err(RecordError::Malformed("its length"));
+        }
         let end = self.position + length;
         self.byte()?;
         let timestamp_delta = varint::unzigzag_i64(self.varint::<10>()?);

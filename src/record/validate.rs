@@ -9,7 +9,8 @@ use super::batch::{
     ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, HEADER_BYTES_UP_TO_MAGIC, LOG_OVERHEAD_BYTES, MAGIC,
     MAGIC_POSITION,
 };
-use super::{BatchHeader, RecordError, RecordStamp, builder, compression, crc, records};
+use super::records::{self, DecompressedLimits, RecordStamp};
+use super::{BatchHeader, RecordError, builder, compression, crc};
 use crate::config::{CompressionPolicy, TopicConfig};
 use crate::types::{
     Compression, ErrorCode, NO_TIMESTAMP, TimestampMs, TimestampType, TopicPartition,
@@ -101,56 +102,52 @@ impl From<RecordError> for InvalidBatch {
 
 /// Checks the one batch of a Produce partition and makes it what the topic wants.
 pub fn validate(records: &Bytes, rules: &ValidationRules<'_>) -> Result<ValidBatch, InvalidBatch> {
+    let bytes_max = compression::decompressed_bytes_max(rules.topic.max_message_bytes);
+    validate_within(records, rules, bytes_max)
+}
+
+/// The same for callers that cannot wait for a batch to be decompressed however large: one whose
+/// records are more than `decompressed_bytes_max` is refused with MESSAGE_TOO_LARGE.
+pub fn validate_within(
+    records: &Bytes,
+    rules: &ValidationRules<'_>,
+    decompressed_bytes_max: usize,
+) -> Result<ValidBatch, InvalidBatch> {
     let bytes = the_one_batch(records)?;
     let mut header = check_batch(&records[..bytes], rules)?;
     let source = header.compression().ok_or(RecordError::UnknownCodec)?;
-    let target = match rules.topic.compression {
-        CompressionPolicy::Always(codec)
-            if !(header.is_control() && source == Compression::None) =>
-        {
-            codec
-        }
-        _ => source,
-    };
     let mut payload = records.slice(BATCH_HEADER_BYTES..bytes);
-    let bytes_max = compression::decompressed_bytes_max(rules.topic.max_message_bytes);
-
+    let limits = DecompressedLimits {
+        bytes_max: decompressed_bytes_max,
+        record_bytes_max: usize::try_from(rules.topic.max_decompressed_message_bytes).unwrap_or(0),
+    };
     let mut walk = Walk::new(&header, rules);
-    // The records once decompressed, where something is to be written again.
-    let mut plain = None;
-    if source == target {
-        records::scan(&header, &payload, bytes_max, |stamp| walk.visit(stamp))?;
-        if !walk.in_order {
-            plain = Some(compression::decompress(source, &payload, bytes_max)?);
-        }
-    } else {
-        let records = compression::decompress(source, &payload, bytes_max)?;
-        let mut uncompressed = header;
-        uncompressed.rewrite_attributes(Compression::None, header.timestamp_type());
-        records::scan(&uncompressed, &records, bytes_max, |stamp| {
-            walk.visit(stamp)
-        })?;
-        plain = Some(records);
-    }
+    records::scan_within(&header, &payload, limits, |stamp| walk.visit(stamp))?;
     let (max_timestamp, max_timestamp_delta, in_order) = walk.finish()?;
 
-    if let Some(mut records) = plain {
-        if !in_order {
-            records = builder::renumber(&records, header.record_count)?.into();
+    let target = match rules.topic.compression {
+        // Control records are not compressed.
+        CompressionPolicy::Always(codec) if !header.is_control() => codec,
+        _ => source,
+    };
+    if source == target && in_order {
+        if stamp(&mut header, target, max_timestamp, rules) {
+            header.crc = header.compute_crc(&payload);
         }
-        payload = if target == Compression::None {
-            records
-        } else {
-            let compressed = compression::compress(target, &records);
-            compressed
+    } else {
+        let mut plain = compression::decompress(source, &payload, decompressed_bytes_max)?;
+        if !in_order {
+            plain = builder::renumber(&plain, header.record_count)?.into();
+        }
+        payload = match target {
+            Compression::None => plain,
+            codec => compression::compress(codec, &plain)
                 .map_err(|_| ErrorCode::UnknownServerError)?
-                .into()
+                .into(),
         };
         stamp(&mut header, target, max_timestamp, rules);
         header.seal(&payload);
         check_size(&header, rules)?;
-    } else if stamp(&mut header, target, max_timestamp, rules) {
-        header.crc = header.compute_crc(&payload);
     }
     Ok(ValidBatch {
         header,

@@ -13,7 +13,9 @@ use super::partition::{OpenPartition, Partition};
 use super::waiters::Ticket;
 use crate::config::TopicConfig;
 use crate::log::{AppendError, Appended};
-use crate::record::{BATCH_HEADER_BYTES, InvalidBatch, ValidBatch, ValidationRules, validate};
+use crate::record::{
+    BATCH_HEADER_BYTES, InvalidBatch, ValidBatch, ValidationRules, validate, validate_within,
+};
 use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, NO_OFFSET, Offset};
 
 /// What a producer waits for.
@@ -66,6 +68,8 @@ enum Until {
 /// Compressed batches above this are checked on the partition's lane: inflating a megabyte on a
 /// runtime thread would hold up every connection that it serves.
 const INLINE_COMPRESSED_BYTES_MAX: usize = 128 << 10;
+/// The same for what a small batch turns out to hold.
+const INLINE_DECOMPRESSED_BYTES_MAX: usize = 1 << 20;
 
 /// A batch to be appended, checked already or to be checked first.
 #[derive(Debug)]
@@ -157,10 +161,23 @@ impl Partition {
     /// What can be refused without the log.
     fn admit(&self, records: Bytes, options: AppendOptions) -> Result<Candidate, AppendFailure> {
         let config = self.check_may_append(options)?.0;
-        if is_compressed(&records) && records.len() > INLINE_COMPRESSED_BYTES_MAX {
+        if !is_compressed(&records) {
+            let checked = self.check(&records, &config, options, validate);
+            return checked.map(Candidate::Valid);
+        }
+        if records.len() > INLINE_COMPRESSED_BYTES_MAX {
             return Ok(Candidate::Unchecked(records));
         }
-        self.check(&records, &config, options).map(Candidate::Valid)
+        let briefly = |records: &Bytes, rules: &ValidationRules<'_>| {
+            validate_within(records, rules, INLINE_DECOMPRESSED_BYTES_MAX)
+        };
+        match self.check(&records, &config, options, briefly) {
+            // Whether it is too large for the topic too is found out on the lane.
+            Err(failure) if failure.error == ErrorCode::MessageTooLarge => {
+                Ok(Candidate::Unchecked(records))
+            }
+            checked => checked.map(Candidate::Valid),
+        }
     }
 
     fn check_may_append(
@@ -183,6 +200,7 @@ impl Partition {
         records: &Bytes,
         config: &TopicConfig,
         options: AppendOptions,
+        validate: impl Fn(&Bytes, &ValidationRules<'_>) -> Result<ValidBatch, InvalidBatch>,
     ) -> Result<ValidBatch, AppendFailure> {
         let rules = ValidationRules {
             partition: self.topic_partition(),
@@ -195,14 +213,10 @@ impl Partition {
     }
 
     fn refused(&self, refused: InvalidBatch) -> AppendFailure {
-        // Kafka names the log start for faults of records, not for batches that it cannot read.
-        let log_start_offset = match refused.error {
-            ErrorCode::InvalidRecord | ErrorCode::InvalidTimestamp
-                if !refused.record_errors.is_empty() =>
-            {
-                self.log_offsets().map_or(0, |(start, _)| start)
-            }
-            _ => NO_OFFSET,
+        let log_start_offset = if refused.names_log_start {
+            self.log_offsets().map_or(0, |(start, _)| start)
+        } else {
+            NO_OFFSET
         };
         AppendFailure {
             error: refused.error,
@@ -224,7 +238,9 @@ impl OpenPartition<'_> {
         let (config, leader_epoch) = partition.check_may_append(options)?;
         let batch = match candidate {
             Candidate::Valid(batch) => batch,
-            Candidate::Unchecked(records) => partition.check(&records, &config, options)?,
+            Candidate::Unchecked(records) => {
+                partition.check(&records, &config, options, validate)?
+            }
         };
         let now_ms = partition.shared.clock.wall_ms();
         let bytes = (BATCH_HEADER_BYTES + batch.payload.len()) as u64;

@@ -549,6 +549,64 @@ fn a_bomb_is_refused() {
 }
 
 #[test]
+fn a_decompressed_record_has_a_bound_of_its_own() {
+    // As seen on Kafka 4.4: the bound is for each record of a compressed batch, without its length.
+    let record = |bytes: usize| {
+        let mut record = Vec::new();
+        varint::put_i64(&mut record, bytes as i64);
+        record.extend([0, 0, 0, 1]);
+        varint::put_i64(&mut record, bytes as i64 - 7);
+        record.resize(record.len() + bytes - 6, 0);
+        record
+    };
+    for target in [
+        CompressionPolicy::Producer,
+        CompressionPolicy::Always(Compression::None),
+    ] {
+        let mut case = Case::new();
+        case.topic.max_decompressed_message_bytes = 1000;
+        case.topic.compression = target;
+        for (bytes, good) in [(1000, true), (1001, false)] {
+            let plain = record(bytes);
+            assert!(case.validate(&batch(&plain, 1, |_| {})).is_ok());
+            let gzip = compress(Compression::Gzip, &plain).unwrap();
+            let result = case.validate(&batch(&gzip, 1, |h| h.attributes = 1));
+            match result {
+                Ok(_) => assert!(good, "{bytes}"),
+                Err(refused) => {
+                    assert!(!good, "{bytes}");
+                    assert_eq!(
+                        refused,
+                        InvalidBatch::in_partition(ErrorCode::InvalidRecord)
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_caller_may_ask_for_less_than_the_topic_allows() {
+    let case = Case::new();
+    let rules = ValidationRules {
+        partition: &TopicPartition::new("t", 0),
+        topic: &case.topic,
+        now_ms: NOW,
+        produce_version: 8,
+        internal: false,
+    };
+    let gzip = compress(Compression::Gzip, &payload(9)).unwrap();
+    let records = batch(&gzip, 9, |h| h.attributes = 1);
+    assert!(validate_within(&records, &rules, 90).is_ok());
+    let refused = validate_within(&records, &rules, 89)
+        .map(|_| ())
+        .unwrap_err();
+    assert_eq!(refused.error, ErrorCode::MessageTooLarge);
+    // What is not compressed has its size already.
+    assert!(validate_within(&plain(9), &rules, 0).is_ok());
+}
+
+#[test]
 fn the_brokers_own_batches_may_be_control_batches() {
     let mut builder = BatchBuilder::new()
         .producer(7, 0, -1)
