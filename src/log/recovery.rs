@@ -5,14 +5,14 @@ use std::io;
 use std::sync::Arc;
 
 use super::directory::Directory;
-use super::disk::{DirectoryEntry, read_small_file};
+use super::disk::{DirectoryEntry, OpenMode, read_small_file, replace_file};
 use super::leader_epochs::LeaderEpochs;
 use super::log::{LogError, Opened};
 use super::manifest::ManifestEntry;
 use super::names::{self, FileKind};
 use super::segment::{LogFiles, Segment};
-use super::segment_index::{Loaded, SegmentIndex, WalkPlan};
-use super::walk::{WalkError, Walker};
+use super::segment_index::{Loaded, PENDING_MAX, SegmentIndex, WalkPlan};
+use super::walk::{Located, WalkError, Walker};
 use crate::types::{Offset, TimestampMs, TopicPartition};
 
 const EPOCHS_BYTES_MAX: u64 = 16 << 20;
@@ -63,7 +63,7 @@ impl Opening<'_> {
         let now_ms = self.directory.clock.wall_ms();
         if let Some(&(base_offset, bytes)) = entry.segments.last() {
             let path = self.files.path_of(base_offset, FileKind::Log);
-            let file = self.directory.disk.open(&path, super::disk::OpenMode::Read);
+            let file = self.directory.disk.open(&path, OpenMode::Read);
             let unchanged = match file.and_then(|file| file.bytes()) {
                 Ok(found) => found == bytes,
                 Err(_) => bytes == 0,
@@ -174,6 +174,7 @@ impl Opening<'_> {
                 break;
             }
         }
+        self.finish_indexes(&segments, &checked)?;
         self.sync(&checked)?;
         let epochs = self.epochs(&segments, log_end)?;
         let opened = self.opened(segments, log_end, epochs);
@@ -191,7 +192,7 @@ impl Opening<'_> {
     ) -> Result<Loaded, LogError> {
         let file = self
             .files
-            .open(base_offset, FileKind::Log, super::disk::OpenMode::Write)?;
+            .open(base_offset, FileKind::Log, OpenMode::Write)?;
         let plan = WalkPlan {
             base_offset,
             bytes,
@@ -232,11 +233,31 @@ impl Opening<'_> {
         Ok(())
     }
 
+    /// Writes the indexes that were made anew; those of closed segments are complete now.
+    fn finish_indexes(&self, segments: &[Arc<Segment>], checked: &[Offset]) -> io::Result<()> {
+        let Some((active, closed)) = segments.split_last() else {
+            return Ok(());
+        };
+        active.write_index(self.files, PENDING_MAX)?;
+        for segment in closed {
+            if checked.contains(&segment.base_offset) {
+                segment.finish_index(self.files)?;
+                for kind in [FileKind::OffsetIndex, FileKind::TimeIndex] {
+                    let file = self
+                        .files
+                        .open(segment.base_offset, kind, OpenMode::Write)?;
+                    file.sync()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What was found is made durable before anyone counts on it.
     fn sync(&self, checked: &[Offset]) -> Result<(), LogError> {
         for &base_offset in checked {
             self.files
-                .open(base_offset, FileKind::Log, super::disk::OpenMode::Write)?
+                .open(base_offset, FileKind::Log, OpenMode::Write)?
                 .sync()?;
         }
         self.directory.disk.sync_directory(&self.files.path)?;
@@ -323,7 +344,7 @@ impl Opening<'_> {
         }
         if !whole || epochs != before {
             let text = epochs.to_text();
-            super::disk::replace_file(&*self.directory.disk, &path, text.as_bytes(), false)?;
+            replace_file(&*self.directory.disk, &path, text.as_bytes(), false)?;
         }
         Ok(epochs)
     }
@@ -348,7 +369,7 @@ impl Opening<'_> {
 }
 
 /// Damage below the recovery point ends the walk: what is behind it is not known, and not cut.
-fn walk_on(walker: &mut Walker<'_>) -> Result<Option<super::walk::Located>, LogError> {
+fn walk_on(walker: &mut Walker<'_>) -> Result<Option<Located>, LogError> {
     match walker.next() {
         Ok(batch) => Ok(batch),
         Err(WalkError::Bad { .. }) => Ok(None),

@@ -70,6 +70,8 @@ pub(crate) struct Segment {
     pub created_ms: TimestampMs,
     bytes: AtomicU64,
     pub index: Mutex<SegmentIndex>,
+    /// Held by the one who writes index entries.
+    writing_index: Mutex<()>,
 }
 
 /// A run of whole batches.
@@ -116,6 +118,7 @@ impl Segment {
             created_ms,
             bytes: AtomicU64::new(bytes),
             index: Mutex::new(index),
+            writing_index: Mutex::new(()),
         }
     }
 
@@ -156,9 +159,14 @@ impl Segment {
                 reason,
             });
         }
-        let mut index = self.index.lock();
-        if !index.loaded {
-            *index = loaded.index;
+        {
+            let mut index = self.index.lock();
+            if !index.loaded {
+                *index = loaded.index;
+            }
+        }
+        if let Err(error) = self.write_index(files, PENDING_MAX) {
+            tracing::warn!(directory = %files.path.display(), %error, "write index entries");
         }
         Ok(())
     }
@@ -176,13 +184,16 @@ impl Segment {
                 Err(error) => return Err(error.into()),
             }
         }
-        *self.index.lock() = SegmentIndex::default();
+        {
+            let _writing = self.writing_index.lock();
+            *self.index.lock() = SegmentIndex::default();
+        }
         self.load(files, interval)
     }
 
-    /// Writes index entries that are only in memory, if there are more than `pending_max`. For the
-    /// log's writer only.
+    /// Writes index entries that are only in memory, if there are more than `pending_max`.
     pub(crate) fn write_index(&self, files: &LogFiles, pending_max: usize) -> io::Result<()> {
+        let _writing = self.writing_index.lock();
         let (offsets, offsets_at, times, times_at) = {
             let index = self.index.lock();
             if !index.loaded || index.offsets.len().max(index.times.len()) <= pending_max {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::support::*;
 use crate::config::TopicConfig;
 use crate::log::LogError;
-use crate::types::{ErrorCode, Offset};
+use crate::types::{ErrorCode, Offset, TopicPartition};
 
 #[test]
 fn what_is_appended_is_read_from_cache_and_file_alike() {
@@ -86,4 +86,53 @@ fn a_batch_larger_than_a_segment_is_refused() {
         other => panic!("{other}"),
     }
     assert_eq!(log.log_end_offset(), 0);
+}
+
+/// For Kafka's own tools to read; CONTRIBUTING.md has the command.
+#[test]
+#[ignore = "writes into the directory that KEEP_LOG_IN names"]
+fn a_directory_for_kafkas_tools() {
+    let path = std::path::PathBuf::from(std::env::var("KEEP_LOG_IN").unwrap());
+    for run in 0..2 {
+        let manager = open(&path);
+        let log = manager
+            .log(&partition(), TOPIC_ID, small_segments())
+            .unwrap();
+        for number in 0..40_i32 {
+            let value = vec![7; 10 + number as usize * 8];
+            let time = 1_700_000_000_000 + i64::from(number * 1_000);
+            let codec = match number % 5 {
+                1 => crate::types::Compression::Gzip,
+                2 => crate::types::Compression::Snappy,
+                3 => crate::types::Compression::Lz4,
+                4 => crate::types::Compression::Zstd,
+                _ => crate::types::Compression::None,
+            };
+            log.append(compressed(time, &[&value, &value], codec), run, now())
+                .unwrap();
+            let produced = idempotent(9, 0, number + run * 40, time, &[&value]);
+            log.append(produced, run, now()).unwrap();
+        }
+        if run == 0 {
+            manager.close();
+        } else {
+            let crashed = manager.log(
+                &TopicPartition::new("crashed", 0),
+                TOPIC_ID,
+                small_segments(),
+            );
+            let crashed = crashed.unwrap();
+            for number in 0..60 {
+                append(&crashed, batch(1_700_000_000_000 + number, &[&[1; 150]])).unwrap();
+            }
+            drop(crashed);
+        }
+    }
+    let manager = open(&path);
+    for topic in ["topic", "crashed"] {
+        let partition = TopicPartition::new(topic, 0);
+        let log = manager.log(&partition, TOPIC_ID, small_segments()).unwrap();
+        append(&log, batch(1_700_000_100_000, &[b"after recovery"])).unwrap();
+    }
+    manager.close();
 }
