@@ -29,6 +29,9 @@ const FIRST_READ_BYTES: usize = 4 << 10;
 const GROWTH_BYTES_MIN: usize = 64 << 10;
 /// Slices given to one `writev`.
 const SLICES_MAX: usize = 32;
+/// Requests whose answers are outstanding may hold this many bytes on one connection; one more request
+/// is always read when there is none.
+const OUTSTANDING_BYTES_MAX: usize = 4 << 20;
 /// Answers that are gathered into one write.
 const GATHER_BYTES_MAX: u64 = 256 << 10;
 /// A file range is copied through a buffer of this size where the socket cannot send files.
@@ -54,6 +57,8 @@ enum Closed {
 /// An answer that is not written yet, with its share of the memory budget.
 struct Outstanding {
     answer: Answer,
+    /// Of the request, which lives about as long as its answer is awaited.
+    frame_bytes: usize,
     _memory: Option<OwnedSemaphorePermit>,
 }
 
@@ -131,49 +136,54 @@ impl<S: Socket> Connection<S> {
         let shutdown = self.shutdown.clone();
         let mut active = Instant::now();
         loop {
-            let may_read = dispatching.is_none() && outstanding.len() < self.config.in_flight_max;
+            let outstanding_bytes: usize = outstanding.iter().map(|next| next.frame_bytes).sum();
+            let may_read = dispatching.is_none()
+                && outstanding.len() < self.config.in_flight_max
+                && outstanding_bytes < OUTSTANDING_BYTES_MAX;
             let idle = may_read && outstanding.is_empty();
             let stopping = shutdown.is_cancelled();
             if stopping && idle {
                 return Err(Closed::Shutdown);
             }
             tokio::select! {
-                biased;
-                () = shutdown.cancelled(), if !stopping => {}
-                answer = front(&mut outstanding), if !outstanding.is_empty() => {
-                    let Some(response) = answer else {
-                        return Err(Closed::Refused("a request failed that has no answer".into()));
-                    };
-                    self.write(response, &mut outstanding).await?;
-                    active = Instant::now();
-                }
-                completion = dispatched(&mut dispatching), if dispatching.is_some() => {
-                    dispatching = None;
-                    let memory = memory.take();
-                    match completion {
-                        Completion::Ready(response) if outstanding.is_empty() => {
-                            self.write(response, &mut outstanding).await?;
-                            active = Instant::now();
-                        }
-                        Completion::Ready(response) => {
-                            let answer = Answer::Ready(response);
-                            outstanding.push_back(Outstanding { answer, _memory: memory });
-                        }
-                        Completion::Later(later) => {
-                            let answer = Answer::Later(later);
-                            outstanding.push_back(Outstanding { answer, _memory: memory });
-                        }
-                        Completion::Nothing => {}
-                        Completion::Close(reason) => return Err(Closed::Refused(reason)),
-                    }
-                }
-                frame = self.read_frame(active), if may_read && !stopping => {
-                    let (frame, permit) = frame?;
-                    memory = permit;
-                    active = Instant::now();
-                    dispatching = Some(self.service.dispatch(&self.peer, frame));
-                }
-            }
+                           biased;
+                           () = shutdown.cancelled(), if !stopping => {}
+                           answer = front(&mut outstanding), if !outstanding.is_empty() => {
+                               let Some(response) = answer else {
+                                   return Err(Closed::Refused("a request failed that has no answer".into()));
+                               };
+                               self.write(response, &mut outstanding).await?;
+                               active = Instant::now();
+                           }
+                           completion = dispatched(&mut dispatching), if dispatching.is_some() => {
+                               dispatching = None;
+                               let memory = memory.take();
+                               match completion {
+                                   Completion::Ready(response) if outstanding.is_empty() => {
+                                       self.write(response, &mut outstanding).await?;
+                                       active = Instant::now();
+                                   }
+                                   Completion::Ready(response) => {
+                                       let answer = Answer::Ready(response);
+                                       outstanding.push_back(Outstanding {
+            answer, frame_bytes: self.last_frame_bytes, _memory: memory });
+                                   }
+                                   Completion::Later(later) => {
+                                       let answer = Answer::Later(later);
+                                       outstanding.push_back(Outstanding {
+            answer, frame_bytes: self.last_frame_bytes, _memory: memory });
+                                   }
+                                   Completion::Nothing => {}
+                                   Completion::Close(reason) => return Err(Closed::Refused(reason)),
+                               }
+                           }
+                           frame = self.read_frame(active), if may_read && !stopping => {
+                               let (frame, permit) = frame?;
+                               memory = permit;
+                               active = Instant::now();
+                               dispatching = Some(self.service.dispatch(&self.peer, frame));
+                           }
+                       }
         }
     }
 

@@ -52,10 +52,10 @@ fn start(service: &Arc<Scripted>, shutdown: &CancellationToken) -> DuplexStream 
     let config = NetConfig {
         request_bytes_max: 1 << 20,
         idle_max: Duration::from_secs(600),
-        in_flight_max: 3,
+        in_flight_max: 5,
     };
     let service: Arc<dyn Service> = Arc::clone(service) as _;
-    let budget = MemoryBudget::new(1 << 20);
+    let budget = MemoryBudget::new(16 << 20);
     tokio::spawn(Connection::new(server, peer, service, config, budget, shutdown.clone()).run());
     client
 }
@@ -98,11 +98,30 @@ async fn outstanding_requests_are_bounded() {
     let mut client = start(&service, &CancellationToken::new());
     client.write_all(&b"\0\0\0\x01l".repeat(10)).await.unwrap();
     settle().await;
-    assert_eq!(service.dispatched.load(Ordering::SeqCst), 3);
+    assert_eq!(service.dispatched.load(Ordering::SeqCst), 5);
     let release = service.releases.lock().remove(0);
     release.send(()).unwrap();
     settle().await;
-    assert_eq!(service.dispatched.load(Ordering::SeqCst), 4);
+    assert_eq!(service.dispatched.load(Ordering::SeqCst), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn outstanding_bytes_are_bounded() {
+    let service = Arc::new(Scripted::default());
+    let mut client = start(&service, &CancellationToken::new());
+    // One request is taken whatever its size; the next waits for its answer.
+    let large = [&(1u32 << 20).to_be_bytes()[..], &vec![b'l'; 1 << 20]].concat();
+    let requests = large.repeat(5);
+    tokio::spawn(async move {
+        client.write_all(&requests).await.unwrap();
+        std::future::pending::<()>().await;
+        drop(client);
+    });
+    settle().await;
+    assert_eq!(
+        service.dispatched.load(Ordering::SeqCst),
+        OUTSTANDING_BYTES_MAX >> 20
+    );
 }
 
 #[tokio::test(start_paused = true)]
