@@ -16,6 +16,8 @@ use crate::types::{BrokerId, ProducerId, TopicId};
 
 /// How often the place of a predecessor is looked at while its lease runs out.
 const POLL: Duration = Duration::from_millis(250);
+/// How soon a lease is kept alive again after it did not work: the lease may be about to run out.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// What a broker registers, and for how long it may be silent.
 #[derive(Debug, Clone)]
@@ -135,11 +137,13 @@ impl Session {
     /// Keeps the registration alive until `stop`; registers anew should it be lost.
     pub async fn run(mut self, clock: Arc<dyn Clock>, stop: CancellationToken) {
         let interval = self.config.ttl / 3;
+        let mut wait = interval;
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = tokio::time::sleep(interval) => {}
+                () = tokio::time::sleep(wait) => {}
             }
+            wait = interval;
             match self.registry.lease_keep_alive(self.lease).await {
                 Ok(()) => {}
                 Err(RegistryError::LeaseNotFound) => {
@@ -147,10 +151,16 @@ impl Session {
                     let registry = Arc::clone(&self.registry);
                     match Self::start(registry, self.config.clone(), clock.as_ref()).await {
                         Ok(session) => self = session,
-                        Err(error) => tracing::error!(%error, "cannot register"),
+                        Err(error) => {
+                            tracing::error!(%error, "cannot register");
+                            wait = interval.min(RETRY);
+                        }
                     }
                 }
-                Err(error) => tracing::warn!(%error, "cannot keep this broker's lease alive"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot keep this broker's lease alive");
+                    wait = interval.min(RETRY);
+                }
             }
         }
         if self.config.revoke_at_stop

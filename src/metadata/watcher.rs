@@ -64,15 +64,19 @@ impl Watcher {
             loop {
                 let before = self.cache.current().revision;
                 let Err(error) = self.follow().await;
+                tracing::warn!(%error, "the watch of the registry broke");
                 if self.cache.current().revision > before {
                     retry = RETRY_MIN;
                 }
-                tracing::warn!(%error, "the watch of the registry broke");
-                tokio::time::sleep(retry).await;
-                retry = (retry * 2).min(RETRY_MAX);
-                if let Err(error) = self.reload().await {
-                    tracing::warn!(%error, "cannot read the registry");
+                loop {
+                    tokio::time::sleep(retry).await;
+                    retry = (retry * 2).min(RETRY_MAX);
+                    match self.reload().await {
+                        Ok(()) => break,
+                        Err(error) => tracing::warn!(%error, "cannot read the registry"),
+                    }
                 }
+                tracing::info!("the registry was read again");
             }
         };
         tokio::select! {

@@ -166,6 +166,10 @@ fn translate(error: Error) -> RegistryError {
         }
     }
     match error {
+        // Its own text repeats itself and the addresses at length.
+        Error::GRpcStatus(status) => {
+            RegistryError::Unavailable(format!("{}: {}", status.code(), status.message()))
+        }
         Error::LeaseKeepAliveError(message) if message.contains("not found") => {
             RegistryError::LeaseNotFound
         }

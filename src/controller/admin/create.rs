@@ -58,7 +58,8 @@ impl Admin {
     }
 
     /// Creates `name` with the broker's defaults (internal topics with theirs); that it exists by
-    /// then is no error. INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, REQUEST_TIMED_OUT.
+    /// then is no error. INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, and where it did not
+    /// work this time LEADER_NOT_AVAILABLE, on which clients ask again.
     pub async fn auto_create_topic(&self, name: &str) -> Result<(), ApiError> {
         let one_at_a_time = self.creating.lock().await;
         let image = self.cache.current();
@@ -78,8 +79,13 @@ impl Admin {
             Some(Err(error)) if error.code == ErrorCode::TopicAlreadyExists => {
                 self.seen(name).await // by another broker, and its news is on the way
             }
-            Some(Err(error)) => Err(error),
-            _ => Ok(()),
+            Some(Err(error)) => Err(match error.code {
+                ErrorCode::RequestTimedOut | ErrorCode::KafkaStorageError => {
+                    ErrorCode::LeaderNotAvailable.into()
+                }
+                _ => error,
+            }),
+            None | Some(Ok(_)) => Ok(()),
         }
     }
 
@@ -95,7 +101,7 @@ impl Admin {
         };
         tokio::time::timeout(AUTO_CREATE_TIMEOUT, seen)
             .await
-            .map_err(|_| ErrorCode::RequestTimedOut.into())
+            .map_err(|_| ErrorCode::LeaderNotAvailable.into())
     }
 
     fn defaults(&self) -> Defaults {

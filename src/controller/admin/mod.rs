@@ -132,10 +132,14 @@ impl Admin {
 fn unavailable(error: RegistryError) -> ApiError {
     tracing::warn!(%error, "an admin request could not reach the registry");
     match error {
-        RegistryError::Unavailable(_) => {
-            ApiError::new(ErrorCode::RequestTimedOut, error.to_string())
-        }
-        _ => ApiError::new(ErrorCode::KafkaStorageError, error.to_string()),
+        RegistryError::Unavailable(_) => ApiError::new(
+            ErrorCode::RequestTimedOut,
+            "The cluster's registry does not answer; whether the change was made is not known.",
+        ),
+        _ => ApiError::new(
+            ErrorCode::KafkaStorageError,
+            "The cluster's registry could not store the change.",
+        ),
     }
 }
 
