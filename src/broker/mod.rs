@@ -239,6 +239,7 @@ impl Broker {
         {
             tracing::warn!("some background work was cut off");
         }
+        self.replicas.checkpoint_high_watermarks();
         self.logs.close();
         if let Err(error) = self.registry.close().await {
             tracing::warn!(%error, "the registry was not closed");

@@ -286,6 +286,22 @@ impl LogManager {
         Ok(())
     }
 
+    /// Renames the partition's directory to `…-stray`, for an operator to look at. Nothing is removed.
+    pub fn set_aside(&self, partition: &TopicPartition) -> Result<(), LogError> {
+        for directory in &self.directories {
+            let slot = directory.slot(partition);
+            let mut open = slot.as_ref().map(|slot| slot.log.lock());
+            let log = open.as_mut().and_then(|open| open.take());
+            self.put_aside(
+                directory,
+                partition,
+                log.as_ref(),
+                names::STRAY_DIRECTORY_SUFFIX,
+            )?;
+        }
+        Ok(())
+    }
+
     /// Takes a partition's directory away under another name, and everything that is known of it.
     fn put_aside(
         &self,

@@ -14,6 +14,9 @@ use crate::telemetry::Metrics;
 use crate::time::Clock;
 use crate::types::{BrokerId, ErrorCode, Offset, PartitionId, TopicId, TopicName, TopicPartition};
 
+/// Where Apache Kafka keeps what we keep in the registry; never ours to touch.
+const KAFKA_METADATA_TOPIC: &str = "__cluster_metadata";
+
 /// Logs that are opened side by side to be described.
 const OPENED_AT_ONCE: usize = 100;
 
@@ -177,8 +180,8 @@ impl Replicas {
         described
     }
 
-    /// Puts aside what lies in the log directories but belongs to no topic of the registry. Called once,
-    /// when the first image is complete. Blocks on the disk.
+    /// Renames to `…-stray` what lies in the log directories but belongs to no topic of the registry.
+    /// Called once, when the first image is complete. Blocks on the disk.
     pub fn remove_strays(&self, image: &Image) {
         let mut strays = Vec::new();
         for (partition, topic_id) in self.shared.logs.on_disk() {
@@ -187,10 +190,10 @@ impl Replicas {
                     && usize::try_from(partition.partition)
                         .is_ok_and(|index| index < topic.partitions.len())
             });
-            if known {
+            if known || &*partition.topic == KAFKA_METADATA_TOPIC {
                 continue;
             }
-            match self.shared.logs.delete(&partition) {
+            match self.shared.logs.set_aside(&partition) {
                 Ok(()) => strays.push(partition.to_string()),
                 Err(error) => {
                     tracing::warn!(%partition, %error, "put a stray partition aside");
@@ -202,6 +205,20 @@ impl Replicas {
             strays.truncate(20);
             tracing::warn!(count, partitions = ?strays, "put stray partitions aside: no topic of the registry has them");
         }
+    }
+
+    /// Notes the high watermarks of the logs that are open, for whoever opens the directory next. Blocks
+    /// on the disk.
+    pub fn checkpoint_high_watermarks(&self) {
+        let partitions = self.partitions().into_iter();
+        let offsets: Vec<_> = partitions
+            .filter(|partition| partition.opened_log().is_some())
+            .map(|partition| {
+                let high_watermark = partition.high_watermark();
+                (partition.topic_partition().clone(), high_watermark)
+            })
+            .collect();
+        self.shared.logs.checkpoint_high_watermarks(&offsets);
     }
 
     fn host(&self, topic: &Topic, before: Option<&HostedTopic>) -> HostedTopic {

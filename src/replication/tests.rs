@@ -652,6 +652,10 @@ async fn a_restart_finds_everything_and_puts_strays_aside() {
     fixture.replicas.remove_strays(&image);
     assert!(directory.path().join("kept-0").exists());
     assert!(!directory.path().join("stray-0").exists());
+    let put_aside = std::fs::read_dir(directory.path()).unwrap();
+    let names = put_aside.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let strays: Vec<String> = names.filter(|name| name.ends_with("-stray")).collect();
+    assert!(strays.len() == 1 && strays[0].starts_with("stray-0."));
     assert_eq!(partition.open().await, Ok(()));
     assert_eq!(partition.high_watermark(), 2);
     let directories = fixture.replicas.describe_log_dirs(|_| true).await;
