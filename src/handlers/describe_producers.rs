@@ -1,14 +1,16 @@
 //! DescribeProducers: the idempotent producers that a partition knows (KIP-664).
 
+use futures_util::TryFutureExt;
 use futures_util::future::BoxFuture;
 use kafka_protocol::messages::describe_producers_response::{
     PartitionResponse, ProducerState, TopicResponse,
 };
 use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse, ProducerId};
+use kafka_protocol::protocol::StrBytes;
 
-use super::{Context, RequestInfo};
+use super::{Context, RequestInfo, topic_names};
 use crate::replication::ProducerView;
-use crate::types::{ErrorCode, PartitionId};
+use crate::types::{ApiError, ErrorCode, PartitionId};
 
 pub(crate) async fn handle(
     context: &Context,
@@ -30,15 +32,15 @@ pub(crate) async fn handle(
     for (topic, answers) in body.topics.iter().zip(begun) {
         let mut partitions = Vec::with_capacity(answers.len());
         for (index, answer) in topic.partition_indexes.iter().zip(answers) {
-            let (error, producers) = match answer.await {
-                Ok(producers) => (ErrorCode::None, producers),
-                Err(error) => (error, Vec::new()),
+            let (error, message, producers) = match answer.await {
+                Ok(producers) => (ErrorCode::None, None, producers),
+                Err(error) => (error.code, error.message, Vec::new()),
             };
             partitions.push(
                 PartitionResponse::default()
                     .with_partition_index(*index)
                     .with_error_code(error.code())
-                    .with_error_message(None)
+                    .with_error_message(message.map(StrBytes::from_string))
                     .with_active_producers(producers.into_iter().map(state).collect()),
             );
         }
@@ -55,10 +57,24 @@ fn begin(
     context: &Context,
     topic: &str,
     index: PartitionId,
-) -> BoxFuture<'static, Result<Vec<ProducerView>, ErrorCode>> {
-    match context.replicas.partition(topic, index) {
-        Ok(partition) => partition.producers(),
+) -> BoxFuture<'static, Result<Vec<ProducerView>, ApiError>> {
+    let found = topic_names::check(topic).and_then(|()| {
+        let found = context.replicas.partition(topic, index);
+        found.map_err(described)
+    });
+    match found {
+        Ok(partition) => Box::pin(partition.producers().map_err(described)),
         Err(error) => Box::pin(std::future::ready(Err(error))),
+    }
+}
+
+/// With the sentence that Kafka's clients know the code by.
+fn described(error: ErrorCode) -> ApiError {
+    match error {
+        ErrorCode::UnknownTopicOrPartition => {
+            ApiError::new(error, "This server does not host this topic-partition.")
+        }
+        _ => error.into(),
     }
 }
 

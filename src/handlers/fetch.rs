@@ -64,7 +64,12 @@ pub(crate) fn dispatch(
 
 async fn handle(context: &Context, request: &RequestInfo, body: FetchRequest) -> FetchResponse {
     if body.replica_id >= 0 {
-        return refuse_follower(body);
+        // Followers speak to brokers through their own door; a client that says it is one is not
+        // believed (CVE-2018-1288).
+        return refuse(body, ErrorCode::ClusterAuthorizationFailed);
+    }
+    if !matches!(body.isolation_level, 0 | 1) {
+        return refuse(body, ErrorCode::UnknownServerError);
     }
     let sessions = context.replicas.fetch_sessions();
     let uses_topic_ids = request.api_version >= 13;
@@ -126,20 +131,19 @@ async fn handle(context: &Context, request: &RequestInfo, body: FetchRequest) ->
     )
 }
 
-/// Followers speak to brokers through their own door; a client that says it is one is not believed
-/// (CVE-2018-1288).
-fn refuse_follower(body: FetchRequest) -> FetchResponse {
-    let error = ErrorCode::ClusterAuthorizationFailed;
+/// The same error for all that is asked for.
+fn refuse(body: FetchRequest, error: ErrorCode) -> FetchResponse {
     let topics = body.topics.into_iter().map(|topic| FetchTopicResponse {
         topic: topic.topic,
         partitions: topic
             .partitions
             .iter()
-            .map(|asked| FetchPartitionResponse::failed(asked.partition, error))
+            .map(|asked| failed(asked.partition, error))
             .collect(),
     });
     FetchResponse {
         error: Some(error),
+        session_id: body.session_id,
         topics: topics.collect(),
         ..FetchResponse::default()
     }
@@ -178,6 +182,7 @@ fn resolve_all(
             offset: partition.fetch_offset,
             bytes_max: usize::try_from(partition.max_bytes).unwrap_or(0),
             current_leader_epoch: partition.current_leader_epoch,
+            last_fetched_epoch: partition.last_fetched_epoch,
         });
         asked.push(Asked {
             place,
@@ -274,7 +279,7 @@ fn answer(
         }
         let mut partition = match outcome {
             Ok(read) => found(asked.partition, read, bound),
-            Err(error) => FetchPartitionResponse::failed(asked.partition, error),
+            Err(error) => failed(asked.partition, error),
         };
         let elsewhere = matches!(
             partition.error,
@@ -299,16 +304,34 @@ fn answer(
     response
 }
 
+/// An error that Kafka finds before it reads comes with an empty list of aborted transactions, one that
+/// it finds in the partition with none.
+fn failed(partition: PartitionId, error: ErrorCode) -> FetchPartitionResponse {
+    let early = matches!(
+        error,
+        ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::UnknownTopicId
+            | ErrorCode::UnknownServerError
+            | ErrorCode::ClusterAuthorizationFailed
+    );
+    FetchPartitionResponse {
+        aborted_transactions: early.then(Vec::new),
+        ..FetchPartitionResponse::failed(partition, error)
+    }
+}
+
 fn told(outcome: &Result<PartitionRead, ErrorCode>) -> Told {
     match outcome {
         Ok(read) => Told {
             error: false,
+            diverged: read.diverging_epoch.is_some(),
             bytes: read.bytes,
             high_watermark: read.high_watermark,
             log_start_offset: read.log_start_offset,
         },
         Err(_) => Told {
             error: true,
+            diverged: false,
             bytes: 0,
             high_watermark: -1,
             log_start_offset: -1,
@@ -321,6 +344,7 @@ fn found(partition: PartitionId, read: PartitionRead, bound: FetchBound) -> Fetc
         high_watermark: read.high_watermark,
         last_stable_offset: read.last_stable_offset,
         log_start_offset: read.log_start_offset,
+        diverging_epoch: read.diverging_epoch,
         // read_committed gets the aborted ones among what it reads, of which there are none yet.
         aborted_transactions: (bound == FetchBound::LastStable).then(Vec::new),
         records: match read.slice {

@@ -50,7 +50,7 @@ impl Log {
         let mut writer = self.writer.lock();
         self.check_usable()?;
         let base_offset = self.log_end.load(Ordering::Relaxed);
-        if let Some(duplicate) = self.check_sequence(&batch.header, base_offset, &config)? {
+        if let Some(duplicate) = self.check_sequence(&batch.header, base_offset)? {
             return Ok(duplicate);
         }
         let header = BatchHeader {
@@ -95,7 +95,6 @@ impl Log {
         &self,
         header: &BatchHeader,
         offset: Offset,
-        config: &TopicConfig,
     ) -> Result<Option<Appended>, AppendError> {
         if header.producer_id < 0 {
             return Ok(None);
@@ -111,7 +110,8 @@ impl Log {
             } => Some(Appended {
                 base_offset,
                 last_offset,
-                log_append_time_ms: append_time(header, config),
+                // As Kafka does, whatever the topic stamps.
+                log_append_time_ms: header.max_timestamp,
                 log_start_offset: self.log_start_offset(),
                 duplicate: true,
             }),

@@ -26,6 +26,7 @@ impl Partition {
             bound: FetchBound::LogEnd,
             at_least_one: true,
             current_leader_epoch: NO_EPOCH,
+            last_fetched_epoch: NO_EPOCH,
         };
         self.on_log(move |open| {
             let read = open.read(request)?;

@@ -20,6 +20,8 @@ pub struct FetchTarget {
     pub bytes_max: usize,
     /// −1: not checked.
     pub current_leader_epoch: LeaderEpoch,
+    /// −1: not checked.
+    pub last_fetched_epoch: LeaderEpoch,
 }
 
 /// Where a fetched partition is.
@@ -100,9 +102,11 @@ pub async fn fetch(targets: &[FetchTarget], limits: FetchLimits) -> Fetched {
 async fn read_or_wait(targets: &[FetchTarget], limits: FetchLimits) -> Fetched {
     let first = read_all(targets, limits).await;
     let readable: usize = first.iter().flatten().map(|read| read.bytes).sum();
-    let failed = targets.iter().zip(&first).any(|(target, outcome)| {
-        outcome.is_err() && !matches!(target.source, FetchSource::Unknown(_))
-    });
+    let at_once = |(target, outcome): (&FetchTarget, &Result<PartitionRead, _>)| match outcome {
+        Ok(read) => read.diverging_epoch.is_some(),
+        Err(_) => !matches!(target.source, FetchSource::Unknown(_)),
+    };
+    let failed = targets.iter().zip(&first).any(at_once);
     let nothing_here = !targets
         .iter()
         .any(|target| matches!(target.source, FetchSource::Here(_)));
@@ -137,6 +141,7 @@ async fn read_all(targets: &[FetchTarget], limits: FetchLimits) -> Fetched {
             bound: limits.bound,
             at_least_one,
             current_leader_epoch: target.current_leader_epoch,
+            last_fetched_epoch: target.last_fetched_epoch,
         };
         let read = match partition.read_now(request) {
             Some(read) => read,
@@ -245,6 +250,7 @@ impl FetchTarget {
             offset,
             bytes_max,
             current_leader_epoch: NO_EPOCH,
+            last_fetched_epoch: NO_EPOCH,
         }
     }
 }

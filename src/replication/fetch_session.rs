@@ -48,6 +48,7 @@ pub struct SessionPartition {
     pub partition: PartitionId,
     pub fetch_offset: Offset,
     pub current_leader_epoch: LeaderEpoch,
+    pub last_fetched_epoch: LeaderEpoch,
     pub max_bytes: i32,
     /// What the client was told last; −1: nothing that it may rely on.
     high_watermark: Offset,
@@ -62,6 +63,7 @@ impl SessionPartition {
             partition: asked.partition,
             fetch_offset: asked.fetch_offset,
             current_leader_epoch: asked.current_leader_epoch,
+            last_fetched_epoch: asked.last_fetched_epoch,
             max_bytes: asked.max_bytes,
             high_watermark: NO_OFFSET,
             log_start_offset: NO_OFFSET,
@@ -71,6 +73,7 @@ impl SessionPartition {
     /// Takes in what the client is told; returns whether that is news.
     fn tell(&mut self, told: Told) -> bool {
         let news = told.error
+            || told.diverged
             || told.bytes > 0
             || self.high_watermark != told.high_watermark
             || self.log_start_offset != told.log_start_offset;
@@ -89,6 +92,8 @@ impl SessionPartition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Told {
     pub error: bool,
+    /// Where the log of the asker differs.
+    pub diverged: bool,
     pub bytes: usize,
     pub high_watermark: Offset,
     pub log_start_offset: Offset,
@@ -162,6 +167,7 @@ impl SessionPartitions {
             .and_modify(|known| {
                 known.fetch_offset = asked.fetch_offset;
                 known.current_leader_epoch = asked.current_leader_epoch;
+                known.last_fetched_epoch = asked.last_fetched_epoch;
                 known.max_bytes = asked.max_bytes;
             })
             .or_insert_with(|| SessionPartition::new(topic.clone(), asked));
@@ -417,6 +423,7 @@ mod tests {
     fn told(bytes: usize, high_watermark: Offset) -> Told {
         Told {
             error: false,
+            diverged: false,
             bytes,
             high_watermark,
             log_start_offset: 0,
@@ -425,6 +432,7 @@ mod tests {
 
     const FAILED: Told = Told {
         error: true,
+        diverged: false,
         bytes: 0,
         high_watermark: -1,
         log_start_offset: -1,

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 
 use super::partition::{OpenPartition, Partition};
 use super::waiters::FetchBound;
-use crate::log::{LogRead, LogSlice, ProducerView, TimestampOffset};
+use crate::log::{Log, LogRead, LogSlice, ProducerView, TimestampOffset};
 use crate::types::{
     ErrorCode, LeaderEpoch, NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs,
 };
@@ -19,6 +19,9 @@ pub struct PartitionRead {
     pub high_watermark: Offset,
     pub last_stable_offset: Offset,
     pub log_start_offset: Offset,
+    /// The log parted from the asker's after its last fetch: epoch and where it ends here. Nothing is
+    /// read then.
+    pub diverging_epoch: Option<(LeaderEpoch, Offset)>,
 }
 
 /// What is asked of one partition.
@@ -31,6 +34,8 @@ pub struct ReadRequest {
     pub at_least_one: bool,
     /// −1: not checked.
     pub current_leader_epoch: LeaderEpoch,
+    /// Epoch of the last record before `offset` as the asker has it; −1: not checked.
+    pub last_fetched_epoch: LeaderEpoch,
 }
 
 /// What ListOffsets asks for.
@@ -60,6 +65,7 @@ struct Bounds {
     high_watermark: Offset,
     /// The one that the request reads up to.
     readable_end: Offset,
+    leader_epoch: LeaderEpoch,
 }
 
 impl Partition {
@@ -77,6 +83,7 @@ impl Partition {
             bound,
             at_least_one,
             current_leader_epoch: NO_EPOCH,
+            last_fetched_epoch: NO_EPOCH,
         };
         match self.read_now(request) {
             Some(read) => Box::pin(std::future::ready(read)),
@@ -94,6 +101,15 @@ impl Partition {
             Err(error) => return Some(Err(error)),
         };
         let log = self.opened_log()?;
+        match diverging_epoch(log, request, bounds) {
+            Ok(None) => {}
+            Ok(diverging) => {
+                let mut read = partition_read(nothing(), bounds, log.log_start_offset());
+                read.diverging_epoch = diverging;
+                return Some(Ok(read));
+            }
+            Err(error) => return Some(Err(error)),
+        }
         let (start, end) = (log.log_start_offset(), log.log_end_offset());
         if request.offset < start || request.offset > end {
             return Some(Err(ErrorCode::OffsetOutOfRange));
@@ -126,6 +142,7 @@ impl Partition {
         Ok(Bounds {
             high_watermark: state.high_watermark,
             readable_end: state.bound(request.bound),
+            leader_epoch: state.role.leader_epoch,
         })
     }
 
@@ -165,25 +182,7 @@ impl Partition {
         if let Err(error) = self.check_leader(current_leader_epoch) {
             return Box::pin(std::future::ready(Err(error)));
         }
-        self.on_log(move |open| {
-            let current = open.partition.leader_epoch();
-            let end = open.log.log_end_offset();
-            if epoch < 0 || epoch > current {
-                return Ok((NO_EPOCH, NO_OFFSET));
-            }
-            if epoch == current {
-                // A leader's own epoch begins before its first record.
-                return Ok((current, end));
-            }
-            match open.log.latest_epoch() {
-                // All records are of earlier leaders, and the log ends where the current one begins.
-                Some(latest) if latest <= epoch => return Ok((latest, end)),
-                None => return Ok((epoch, end)),
-                Some(_) => {}
-            }
-            let known = open.log.end_offset_for_epoch(epoch);
-            Ok(known.unwrap_or((NO_EPOCH, NO_OFFSET)))
-        })
+        self.on_log(move |open| Ok(end_of_epoch(open.log, open.partition.leader_epoch(), epoch)))
     }
 
     /// Moves the log start to `offset` (−1: the high watermark), durably; answers the new log start.
@@ -225,6 +224,12 @@ impl OpenPartition<'_> {
     pub(super) fn read(&self, request: ReadRequest) -> Result<PartitionRead, ErrorCode> {
         let bounds = self.partition.bounds(request)?;
         let start = self.log.log_start_offset();
+        let diverging = diverging_epoch(self.log, request, bounds)?;
+        if diverging.is_some() {
+            let mut read = partition_read(nothing(), bounds, start);
+            read.diverging_epoch = diverging;
+            return Ok(read);
+        }
         if request.offset < start || request.offset > self.log.log_end_offset() {
             return Err(ErrorCode::OffsetOutOfRange);
         }
@@ -275,6 +280,43 @@ impl OpenPartition<'_> {
     }
 }
 
+/// The largest epoch up to `epoch` with its end, or (−1, −1). Does not block.
+fn end_of_epoch(log: &Log, current: LeaderEpoch, epoch: LeaderEpoch) -> (LeaderEpoch, Offset) {
+    let end = log.log_end_offset();
+    if epoch < 0 || epoch > current {
+        return (NO_EPOCH, NO_OFFSET);
+    }
+    if epoch == current {
+        // A leader's own epoch begins before its first record.
+        return (current, end);
+    }
+    match log.latest_epoch() {
+        // All records are of earlier leaders, and the log ends where the current one begins.
+        Some(latest) if latest <= epoch => (latest, end),
+        None => (epoch, end),
+        Some(_) => log
+            .end_offset_for_epoch(epoch)
+            .unwrap_or((NO_EPOCH, NO_OFFSET)),
+    }
+}
+
+/// Where the asker's log and this one parted, if they did before `offset` (KIP-595).
+fn diverging_epoch(
+    log: &Log,
+    request: ReadRequest,
+    bounds: Bounds,
+) -> Result<Option<(LeaderEpoch, Offset)>, ErrorCode> {
+    let fetched = request.last_fetched_epoch;
+    if fetched < 0 {
+        return Ok(None);
+    }
+    let (epoch, end) = end_of_epoch(log, bounds.leader_epoch, fetched);
+    if epoch == NO_EPOCH || end == NO_OFFSET {
+        return Err(ErrorCode::OffsetOutOfRange);
+    }
+    Ok((epoch < fetched || end < request.offset).then_some((epoch, end)))
+}
+
 fn nothing() -> LogRead {
     LogRead {
         slice: LogSlice::Memory(Vec::new()),
@@ -290,5 +332,6 @@ fn partition_read(read: LogRead, bounds: Bounds, log_start_offset: Offset) -> Pa
         high_watermark: bounds.high_watermark,
         last_stable_offset: bounds.high_watermark,
         log_start_offset,
+        diverging_epoch: None,
     }
 }
