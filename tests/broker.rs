@@ -311,6 +311,8 @@ fn metrics_and_health_are_served_over_http() {
     has("kafka_server_brokertopicmetrics_messagesin_total{topic=\"t\"} 2");
     has("kafka_log_log_logendoffset{topic=\"t\",partition=\"0\"} 2");
     has("kafka_topic_partition_current_offset{topic=\"t\",partition=\"0\"} 2");
+    has("kafka_log_logflushstats_logflushrateandtimems_count 1");
+    has("kafka_network_requestmetrics_requests_total{request=\"Produce\",version=\"3\"} 1");
 }
 
 #[test]

@@ -195,6 +195,12 @@ impl Directory {
         }
     }
 
+    pub(super) fn flush_took(&self, time: std::time::Duration) {
+        if let Some(listener) = self.listener.read().as_ref() {
+            listener.flush_took(time);
+        }
+    }
+
     pub(super) fn slot(&self, partition: &TopicPartition) -> Option<Arc<Slot>> {
         self.slots.lock().get(partition).map(Arc::clone)
     }

@@ -87,6 +87,7 @@ impl Log {
         self.dirty.store(false, Ordering::Release);
         self.background.store(false, Ordering::Release);
         let work = self.sync.lock().take();
+        let start = self.directory.clock.now();
         if let Err(error) = self.sync(&work) {
             if self.deleted.load(Ordering::Acquire) {
                 return Ok(self.flushed_offset());
@@ -95,6 +96,10 @@ impl Log {
             return Err(error.into());
         }
         self.sync.lock().finishing = false;
+        if !work.segments.is_empty() {
+            let time = self.directory.clock.now().saturating_duration_since(start);
+            self.directory.flush_took(time);
+        }
         let before = self.flushed.fetch_max(work.end, Ordering::AcqRel);
         let flushed = before.max(work.end);
         if flushed > before {

@@ -31,6 +31,8 @@ const OPEN_FILES_MAX: u64 = 8192;
 pub trait FlushListener: std::fmt::Debug + Send + Sync {
     /// All below `flushed_offset` of this partition is on disk.
     fn flushed(&self, partition: &TopicPartition, flushed_offset: Offset);
+    /// A flush of one partition took so long, by the clock.
+    fn flush_took(&self, _time: std::time::Duration) {}
     /// The directory is gone: its partitions answer KAFKA_STORAGE_ERROR from now on.
     fn directory_failed(&self, partitions: &[TopicPartition]);
 }

@@ -328,7 +328,16 @@ impl FlushListener for Flushes {
         }
     }
 
+    fn flush_took(&self, time: std::time::Duration) {
+        if let Some(replicas) = self.0.upgrade() {
+            replicas.shared.metrics.log_flush_time.record(time);
+        }
+    }
+
     fn directory_failed(&self, partitions: &[TopicPartition]) {
+        if let Some(replicas) = self.0.upgrade() {
+            replicas.shared.metrics.offline_log_directories.add(1);
+        }
         for partition in partitions {
             if let Some(partition) = self.find(partition) {
                 partition.take_offline();

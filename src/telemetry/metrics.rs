@@ -179,7 +179,7 @@ pub struct Metrics {
     listeners: RwLock<BTreeMap<ListenerName, Arc<ListenerMetrics>>>,
     pub(super) software: Mutex<BTreeMap<Software, u64>>,
     state: AtomicI64,
-    /// Time of one sync of a log directory.
+    /// Time of one sync of one partition.
     pub log_flush_time: Histogram,
     pub isr_shrinks: Counter,
     pub isr_expands: Counter,

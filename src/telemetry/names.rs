@@ -83,7 +83,7 @@ families! {
     OFFLINE_LOG_DIRS Gauge "kafka_log_logmanager_offlinelogdirectorycount" "Log directories that failed.";
     CLEANER_DIRTY Gauge "kafka_log_logcleanermanager_max_dirty_percent" "Largest uncleaned part of a compacted log, in percent.";
     CLEANER_UNCLEANABLE Gauge "kafka_log_logcleanermanager_uncleanable_partitions_count_total_partitions" "Compacted logs that the cleaner gave up.";
-    LOG_FLUSH Summary "kafka_log_logflushstats_logflushrateandtimems" "Time of one sync of a log directory to disk, in milliseconds.";
+    LOG_FLUSH Summary "kafka_log_logflushstats_logflushrateandtimems" "Time of bringing what was appended to a partition to disk, in milliseconds.";
 
     REQUESTS Counter "kafka_network_requestmetrics_requests_total" "Requests by API and version.";
     REQUEST_ERRORS Counter "kafka_network_requestmetrics_errors_total" "Answers by API and error.";
