@@ -39,7 +39,7 @@ keys! { NETWORK:
         "Security protocol of each listener, as NAME:PROTOCOL pairs.";
     LIST "listeners" = "PLAINTEXT://:9092", Any, Y, ReadOnly,
         "Addresses that are bound, as NAME://host:port; an empty host means all interfaces.";
-    INT "max.connection.creation.rate" = "2147483647", AtLeast(0), Y, Dynamic,
+    INT "max.connection.creation.rate" = "2147483647", AtLeast(0), A, Dynamic,
         "Connections that are accepted per second at most.";
     INT "max.connections" = "2147483647", AtLeast(0), Y, Dynamic,
         "Connections that are open at most.";
