@@ -59,22 +59,17 @@ fn begin(
     index: PartitionId,
 ) -> BoxFuture<'static, Result<Vec<ProducerView>, ApiError>> {
     let found = topic_names::check(topic).and_then(|()| {
-        let found = context.replicas.partition(topic, index);
-        found.map_err(described)
+        if !context.metadata.current().topics.contains_key(topic) {
+            return Err(ApiError::new(
+                ErrorCode::UnknownTopicOrPartition,
+                "This server does not host this topic-partition.",
+            ));
+        }
+        Ok(context.replicas.partition(topic, index)?)
     });
     match found {
-        Ok(partition) => Box::pin(partition.producers().map_err(described)),
+        Ok(partition) => Box::pin(partition.producers().map_err(ApiError::from)),
         Err(error) => Box::pin(std::future::ready(Err(error))),
-    }
-}
-
-/// With the sentence that Kafka's clients know the code by.
-fn described(error: ErrorCode) -> ApiError {
-    match error {
-        ErrorCode::UnknownTopicOrPartition => {
-            ApiError::new(error, "This server does not host this topic-partition.")
-        }
-        _ => error.into(),
     }
 }
 

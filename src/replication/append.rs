@@ -71,6 +71,9 @@ const INLINE_COMPRESSED_BYTES_MAX: usize = 128 << 10;
 /// The same for what a small batch turns out to hold.
 const INLINE_DECOMPRESSED_BYTES_MAX: usize = 1 << 20;
 
+/// The first version of Produce that may carry Zstandard (KIP-110).
+const ZSTD_PRODUCE_VERSION: i16 = 7;
+
 /// A batch to be appended, checked already or to be checked first.
 #[derive(Debug)]
 enum Candidate {
@@ -209,11 +212,14 @@ impl Partition {
             produce_version: options.produce_version,
             internal: options.internal,
         };
-        validate(records, &rules).map_err(|refused| self.refused(refused))
+        validate(records, &rules).map_err(|refused| self.refused(refused, options))
     }
 
-    fn refused(&self, refused: InvalidBatch) -> AppendFailure {
-        let log_start_offset = if refused.names_log_start {
+    fn refused(&self, refused: InvalidBatch, options: AppendOptions) -> AppendFailure {
+        // Up to v6 Kafka looks for codecs that came later before it looks for the partition.
+        let early = refused.error == ErrorCode::UnsupportedCompressionType
+            && options.produce_version < ZSTD_PRODUCE_VERSION;
+        let log_start_offset = if refused.names_log_start && !early {
             self.log_offsets().map_or(0, |(start, _)| start)
         } else {
             NO_OFFSET
