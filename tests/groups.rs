@@ -519,3 +519,40 @@ fn the_offsets_of_a_deleted_topic_are_gone() {
     create_topic(&mut client, "t", 1);
     assert_eq!(fetch_offset(&mut client, "g").1, -1);
 }
+
+#[test]
+fn naming_a_large_group_again_and_again_costs_little() {
+    let (broker, mut client) = started();
+    // JoinGroup v2 with 900 KB of metadata, then SyncGroup: stable, and as large as a record may be.
+    let metadata = vec![7; 900_000];
+    let body = [
+        string("g"),
+        hex("00002710 00007530"),
+        string(""),
+        string("consumer"),
+        hex("00000001"),
+        string("range"),
+        i32::try_from(metadata.len())
+            .unwrap()
+            .to_be_bytes()
+            .to_vec(),
+        metadata,
+    ];
+    let mut answer = ask(&mut client, 11, 2, &body.concat());
+    answer.i32();
+    assert_eq!((answer.i16(), answer.i32()), (0, 1));
+    answer.string();
+    let member = answer.string();
+    assert_eq!(sync(&mut client, "g", (1, &member), &[]).0, 0);
+    let names = 3_000;
+    let mut body = u32::to_be_bytes(names).to_vec();
+    body.extend(string("g").repeat(names as usize));
+    // DescribeGroups v1: 2.7 GB if each were described.
+    let answer = client.request(15, 1, &body).unwrap();
+    assert!(answer.len() < 100 << 20, "{} bytes", answer.len());
+    assert!(
+        broker.resident_kib() < 400 << 10,
+        "{} KiB",
+        broker.resident_kib()
+    );
+}

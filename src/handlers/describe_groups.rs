@@ -1,5 +1,6 @@
 //! DescribeGroups: classic groups with their members.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kafka_protocol::messages::describe_groups_response::{
@@ -8,7 +9,7 @@ use kafka_protocol::messages::describe_groups_response::{
 use kafka_protocol::messages::{DescribeGroupsRequest, DescribeGroupsResponse, GroupId};
 use kafka_protocol::protocol::StrBytes;
 
-use super::group_names::{arc, str_bytes};
+use super::group_names::{ResponseBudget, arc, str_bytes};
 use super::{Context, RequestInfo};
 use crate::coordinator::{DescribedGroup, DescribedMember};
 use crate::security::{GROUP_OPERATIONS, NOT_ASKED};
@@ -24,12 +25,34 @@ pub(crate) async fn handle(
         true => GROUP_OPERATIONS,
         false => NOT_ASKED,
     };
-    let groups = body.groups.iter().map(|group| arc(group)).collect();
-    let described = context.groups.describe_groups(groups).await;
-    let answers = described
-        .into_iter()
-        .map(|(group, found)| answer(version, operations, &group, found));
+    let mut seen = BTreeSet::new();
+    let groups: Vec<Arc<str>> = body.groups.iter().map(|group| arc(group)).collect();
+    let distinct = groups.iter().filter(|group| seen.insert(*group)).cloned();
+    let described = context.groups.describe_groups(distinct.collect()).await;
+    let described: BTreeMap<_, _> = described.into_iter().collect();
+    let mut budget = ResponseBudget::new();
+    let answers = groups.iter().map(|group| {
+        let found = described.get(group).cloned();
+        let found = found.unwrap_or(Err(ErrorCode::UnknownServerError));
+        let found = if budget.take(bytes_of(&found)) {
+            found
+        } else {
+            Err(ErrorCode::UnknownServerError)
+        };
+        answer(version, operations, group, found)
+    });
     DescribeGroupsResponse::default().with_groups(answers.collect())
+}
+
+fn bytes_of(found: &Result<Option<DescribedGroup>, ErrorCode>) -> usize {
+    const FIXED: usize = 200;
+    let Ok(Some(group)) = found else {
+        return FIXED;
+    };
+    let member = |member: &DescribedMember| {
+        FIXED + member.client_id.len() + member.metadata.len() + member.assignment.len()
+    };
+    FIXED + group.members.iter().map(member).sum::<usize>()
 }
 
 fn answer(

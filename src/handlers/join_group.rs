@@ -1,5 +1,6 @@
 //! JoinGroup.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -48,16 +49,15 @@ fn to_request(request: &RequestInfo, body: JoinGroupRequest) -> JoinRequest {
 
 /// The metadata is copied: a member lives longer than the frame that it came in.
 fn protocols(offered: &[JoinGroupRequestProtocol]) -> Vec<Protocol> {
-    let mut protocols: Vec<Protocol> = Vec::new();
-    for protocol in offered {
-        if protocols.iter().all(|known| *known.name != *protocol.name) {
-            protocols.push(Protocol {
-                name: arc(&protocol.name),
-                metadata: Bytes::copy_from_slice(&protocol.metadata),
-            });
-        }
-    }
-    protocols
+    let mut seen = BTreeSet::new();
+    let distinct = offered
+        .iter()
+        .filter(|protocol| seen.insert(protocol.name.as_str()));
+    let copied = distinct.map(|protocol| Protocol {
+        name: arc(&protocol.name),
+        metadata: Bytes::copy_from_slice(&protocol.metadata),
+    });
+    copied.collect()
 }
 
 fn to_response(version: i16, reply: JoinReply) -> JoinGroupResponse {

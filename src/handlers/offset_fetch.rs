@@ -10,7 +10,7 @@ use kafka_protocol::messages::offset_fetch_response::{
 use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
 
-use super::group_names::{arc, str_bytes};
+use super::group_names::{ResponseBudget, arc, str_bytes};
 use super::{Context, RequestInfo};
 use crate::coordinator::{CommittedOffset, FetchReply, FetchRequest, FetchTopic};
 use crate::metadata::Image;
@@ -25,7 +25,9 @@ pub(crate) async fn handle(
     if request.api_version < 8 {
         return handle_one(context, request.api_version, &image, body).await;
     }
-    let asked = body.groups.iter().map(|group| async {
+    let mut budget = ResponseBudget::new();
+    let mut groups = Vec::with_capacity(body.groups.len());
+    for group in &body.groups {
         let fetch = FetchRequest {
             group: arc(&group.group_id),
             topics: group
@@ -33,11 +35,34 @@ pub(crate) async fn handle(
                 .as_ref()
                 .map(|topics| wanted_v8(&image, topics)),
         };
-        let fetched = context.groups.fetch_offsets(fetch).await;
-        answered_group(group, fetched)
-    });
-    let groups = futures_util::future::join_all(asked).await;
+        let mut fetched = Err(ErrorCode::UnknownServerError);
+        if !budget.is_spent() {
+            fetched = context.groups.fetch_offsets(fetch).await;
+            fetched = within(&mut budget, fetched);
+        }
+        groups.push(answered_group(group, fetched));
+    }
     OffsetFetchResponse::default().with_groups(groups)
+}
+
+/// What fits into the response, or an error instead.
+fn within(
+    budget: &mut ResponseBudget,
+    fetched: Result<FetchReply, ErrorCode>,
+) -> Result<FetchReply, ErrorCode> {
+    const FIXED: usize = 64;
+    let topics = fetched?;
+    let partition = |(_, found): &(i32, Option<CommittedOffset>)| {
+        FIXED + found.as_ref().map_or(0, |found| found.metadata.len())
+    };
+    let bytes = topics.iter().map(|(name, partitions)| {
+        FIXED + name.len() + partitions.iter().map(partition).sum::<usize>()
+    });
+    if budget.take(bytes.sum()) {
+        Ok(topics)
+    } else {
+        Err(ErrorCode::UnknownServerError)
+    }
 }
 
 async fn handle_one(
@@ -52,7 +77,8 @@ async fn handle_one(
         group: arc(&body.group_id),
         topics: topics.map(|topics| wanted(image, topics)),
     };
-    match context.groups.fetch_offsets(fetch).await {
+    let fetched = context.groups.fetch_offsets(fetch).await;
+    match within(&mut ResponseBudget::new(), fetched) {
         Ok(topics) => OffsetFetchResponse::default().with_topics(answered(version, topics)),
         Err(error) if version >= 2 => OffsetFetchResponse::default().with_error_code(error.code()),
         // The first version has no place for an error but the partitions.

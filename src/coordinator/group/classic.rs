@@ -26,6 +26,13 @@ pub(super) enum State {
 }
 
 impl State {
+    pub(super) const ALL: [Self; 4] = [
+        Self::Empty,
+        Self::PreparingRebalance,
+        Self::CompletingRebalance,
+        Self::Stable,
+    ];
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Empty => "Empty",

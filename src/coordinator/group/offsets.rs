@@ -244,17 +244,20 @@ pub(super) fn commit(
     for topic in &request.topics {
         let mut errors = Vec::with_capacity(topic.partitions.len());
         for partition in &topic.partitions {
-            if is_too_long(&partition.metadata, config.offset_metadata_max) {
-                errors.push((partition.partition, ErrorCode::OffsetMetadataTooLarge));
-                continue;
-            }
-            errors.push((partition.partition, ErrorCode::None));
-            records.push(GroupRecord::Offset {
+            let record = GroupRecord::Offset {
                 group: request.group.clone(),
                 topic: topic.name.clone(),
                 partition: partition.partition,
                 value: Some(committed(topic, partition, now_ms, expire_timestamp)),
-            });
+            };
+            if is_too_long(&partition.metadata, config.offset_metadata_max)
+                || record.bytes_max() > config.batch_bytes_max
+            {
+                errors.push((partition.partition, ErrorCode::OffsetMetadataTooLarge));
+                continue;
+            }
+            errors.push((partition.partition, ErrorCode::None));
+            records.push(record);
         }
         reply.push((topic.name.clone(), errors));
     }
