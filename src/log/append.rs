@@ -84,7 +84,7 @@ impl Log {
         Ok(Appended {
             base_offset,
             last_offset,
-            log_append_time_ms: append_time(&header, &config),
+            log_append_time_ms: append_time(header.max_timestamp, &config),
             log_start_offset: self.log_start_offset(),
             duplicate: false,
         })
@@ -107,11 +107,12 @@ impl Log {
             SequenceCheck::Duplicate {
                 base_offset,
                 last_offset,
+                timestamp,
             } => Some(Appended {
                 base_offset,
                 last_offset,
                 // As Kafka does, whatever the topic stamps.
-                log_append_time_ms: header.max_timestamp,
+                log_append_time_ms: timestamp,
                 log_start_offset: self.log_start_offset(),
                 duplicate: true,
             }),
@@ -289,9 +290,9 @@ impl Log {
     }
 }
 
-fn append_time(header: &BatchHeader, config: &TopicConfig) -> TimestampMs {
+fn append_time(max_timestamp: TimestampMs, config: &TopicConfig) -> TimestampMs {
     match config.timestamp_type {
-        TimestampType::LogAppendTime => header.max_timestamp,
+        TimestampType::LogAppendTime => max_timestamp,
         TimestampType::CreateTime => NO_TIMESTAMP,
     }
 }

@@ -20,9 +20,19 @@ struct BatchMetadata {
     last_sequence: i32,
     last_offset: Offset,
     offset_delta: i32,
+    timestamp: TimestampMs,
 }
 
 impl BatchMetadata {
+    fn of(header: &BatchHeader) -> Self {
+        Self {
+            last_sequence: header.last_sequence(),
+            last_offset: header.last_offset(),
+            offset_delta: header.last_offset_delta,
+            timestamp: header.max_timestamp,
+        }
+    }
+
     fn first_sequence(&self) -> i32 {
         let first = i64::from(self.last_sequence) - i64::from(self.offset_delta);
         // Sequences go on with 0 after 2³¹−1.
@@ -60,6 +70,8 @@ pub(crate) enum SequenceCheck {
     Duplicate {
         base_offset: Offset,
         last_offset: Offset,
+        /// The largest timestamp of the batch that is there.
+        timestamp: TimestampMs,
     },
 }
 
@@ -97,6 +109,7 @@ impl ProducerState {
             return Ok(SequenceCheck::Duplicate {
                 base_offset: batch.first_offset(),
                 last_offset: batch.last_offset,
+                timestamp: batch.timestamp,
             });
         }
         if epoch < entry.epoch {
@@ -167,11 +180,7 @@ impl ProducerState {
         if entry.batches.len() == BATCHES_RETAINED {
             entry.batches.pop_front();
         }
-        entry.batches.push_back(BatchMetadata {
-            last_sequence: header.last_sequence(),
-            last_offset: header.last_offset(),
-            offset_delta: header.last_offset_delta,
-        });
+        entry.batches.push_back(BatchMetadata::of(header));
         if header.is_transactional() && entry.transaction_start.is_none() {
             entry.transaction_start = Some(header.base_offset);
         }
@@ -192,11 +201,7 @@ impl ProducerState {
             && entry.batches.len() < BATCHES_RETAINED
             && !header.is_control()
         {
-            entry.batches.push_front(BatchMetadata {
-                last_sequence: header.last_sequence(),
-                last_offset: header.last_offset(),
-                offset_delta: header.last_offset_delta,
-            });
+            entry.batches.push_front(BatchMetadata::of(header));
         }
     }
 
@@ -273,6 +278,7 @@ impl ProducerState {
                     last_sequence,
                     last_offset,
                     offset_delta,
+                    timestamp: last_timestamp,
                 });
             }
             let entry = ProducerEntry {
@@ -357,6 +363,7 @@ mod tests {
                 Ok(SequenceCheck::Duplicate {
                     base_offset: i64::from(number) * 10,
                     last_offset: i64::from(number) * 10 + 9,
+                    timestamp: 1_000,
                 })
             );
         }
@@ -383,7 +390,8 @@ mod tests {
             state.check(&batch(7, 0, i32::MAX, 3), 99, &P),
             Ok(SequenceCheck::Duplicate {
                 base_offset: 2,
-                last_offset: 4
+                last_offset: 4,
+                timestamp: 1_000,
             })
         );
         append(&mut state, batch(7, 0, 2, 1), 5);

@@ -136,3 +136,11 @@ fn a_directory_for_kafkas_tools() {
     }
     manager.close();
 }
+
+/// 100,000 partitions at rest: what each costs beside its name, its files' path and map entries.
+#[test]
+fn a_log_at_rest_is_small() {
+    let log = std::mem::size_of::<crate::log::Log>();
+    let segment = std::mem::size_of::<crate::log::segment::Segment>();
+    assert!(log + segment <= 800, "{log} + {segment} bytes");
+}
