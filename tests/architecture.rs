@@ -72,6 +72,12 @@ const PURE: &[&str] = &[
     "replication/watermark.rs",
     "replication/waiters.rs",
     "replication/fetch_session.rs",
+    "log/checkpoint.rs",
+    "log/index.rs",
+    "log/leader_epochs.rs",
+    "log/manifest.rs",
+    "log/names.rs",
+    "log/producer_state.rs",
 ];
 
 /// What pure code must not mention. `HashMap` is here because its order is random.
