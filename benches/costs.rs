@@ -3,6 +3,7 @@
 //!
 //! CPU seconds are those of the broker's process alone, from `/proc`; wall-clock figures swing with
 //! whatever else the machine does, so judge by the ratio of one run.
+#![allow(clippy::unwrap_used)] // what is not as expected ends the run
 
 #[path = "../tests/support/mod.rs"]
 mod support;

@@ -1,6 +1,7 @@
 //! The three steps that every record passes: a batch is validated, appended, and fetched again.
 //!
 //! `cargo bench --bench micro`; add a word to run only what has it in its name.
+#![allow(clippy::unwrap_used)] // what is not as expected ends the run
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -122,6 +123,7 @@ impl Broker {
             admin,
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&clock),
+            software: Mutex::default(),
         });
 
         let broker = Self {

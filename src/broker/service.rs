@@ -45,7 +45,15 @@ impl Service for KafkaService {
         }
     }
 
+    fn refused(&self, listener: &ListenerName) {
+        if let Some(metrics) = self.listeners.get(listener) {
+            metrics.refused.inc();
+        }
+    }
+
     fn disconnected(&self, peer: &PeerInfo) {
+        let software = self.context.software.lock().remove(&peer.address);
+        drop(software); // not under the lock
         if let Some(metrics) = self.listeners.get(&peer.listener) {
             metrics.closed();
         }

@@ -15,13 +15,21 @@ fn is_valid_software(text: &str) -> bool {
 }
 
 pub(crate) async fn handle(
-    _context: &Context,
+    context: &Context,
     request: &RequestInfo,
     body: ApiVersionsRequest,
 ) -> ApiVersionsResponse {
     let software = [&body.client_software_name, &body.client_software_version];
     if request.api_version >= 3 && !software.iter().all(|text| is_valid_software(text)) {
         return ApiVersionsResponse::default().with_error_code(ErrorCode::InvalidRequest.code());
+    }
+    if request.api_version >= 3 {
+        let [name, version] = software;
+        let guard = context
+            .metrics
+            .client_software(&request.listener, name, version);
+        let before = context.software.lock().insert(request.peer, guard);
+        drop(before); // not under the lock
     }
     ApiVersionsResponse::default()
         .with_api_keys(served())

@@ -1,15 +1,18 @@
 //! What a handler may reach.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use crate::config::BrokerConfig;
 use crate::controller::Admin;
 use crate::coordinator::GroupCoordinator;
 use crate::metadata::MetadataCache;
 use crate::replication::Replicas;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, SoftwareGuard};
 use crate::time::Clock;
 use crate::types::ListenerName;
 
@@ -23,6 +26,8 @@ pub struct Context {
     pub admin: Arc<Admin>,
     pub metrics: Arc<Metrics>,
     pub clock: Arc<dyn Clock>,
+    /// The client software of connections that have told it (KIP-511).
+    pub software: Mutex<BTreeMap<SocketAddr, SoftwareGuard>>,
 }
 
 /// What is known of a request besides its body.

@@ -116,6 +116,7 @@ impl BoundListener {
             let admitted = match limits.admit(address.ip(), &self.name) {
                 Ok(admitted) => admitted,
                 Err(limit) => {
+                    service.refused(&self.name);
                     tracing::warn!(peer = %address, limit, "connection refused: limit reached");
                     continue;
                 }

@@ -23,6 +23,8 @@ pub trait Service: Debug + Send + Sync {
     /// A connection came or went.
     fn connected(&self, peer: &PeerInfo);
     fn disconnected(&self, peer: &PeerInfo);
+    /// A limit kept a connection out.
+    fn refused(&self, listener: &ListenerName);
 }
 
 /// Limits of one connection.

@@ -6,6 +6,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::types::ListenerName;
 
 /// Answers each frame as its first byte says: `r`eady, `l`ater (when released), `n`othing, `c`lose.
 #[derive(Debug, Default)]
@@ -41,6 +42,7 @@ impl Service for Scripted {
 
     fn connected(&self, _peer: &PeerInfo) {}
     fn disconnected(&self, _peer: &PeerInfo) {}
+    fn refused(&self, _listener: &ListenerName) {}
 }
 
 fn start(service: &Arc<Scripted>, shutdown: &CancellationToken) -> DuplexStream {
