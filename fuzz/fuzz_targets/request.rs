@@ -2,7 +2,7 @@
 //! memory (run with `-rss_limit_mb=512 -malloc_limit_mb=64`), and our own readers must agree with it.
 #![no_main]
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use kafka_protocol::messages::{ApiKey, RequestKind};
 use libfuzzer_sys::fuzz_target;
 use ottla::protocol::fetch::FetchRequest;
@@ -29,11 +29,6 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(api) = ApiKey::try_from(key) else {
         return;
     };
-    if let Ok(request) = RequestKind::decode(api, &mut body.clone(), version) {
-        assert!(ours || key > 1, "the codec reads what we do not");
-        let mut encoded = BytesMut::new();
-        if request.encode(&mut encoded, version).is_ok() {
-            assert!(guard::check(key, version, &encoded).is_ok());
-        }
-    }
+    let read = RequestKind::decode(api, &mut body.clone(), version).is_ok();
+    assert!(ours || key > 1 || !read, "the codec reads what we do not");
 });

@@ -206,6 +206,9 @@ pub(crate) fn scan_within(
 ) -> Result<(), RecordError> {
     let compression = header.compression().ok_or(RecordError::UnknownCodec)?;
     if compression == Compression::None {
+        if header.record_count <= 0 && !payload.is_empty() {
+            return Err(RecordError::Trailing);
+        }
         for record in Records::new(payload, header.record_count) {
             let record = record?;
             let stamp = RecordStamp {

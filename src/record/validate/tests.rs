@@ -619,6 +619,9 @@ fn the_brokers_own_batches_may_be_control_batches() {
     case.internal = true;
     let valid = case.validate(&records).unwrap();
     assert!(valid.header.is_control() && valid.header.is_transactional());
+    // Found by fuzzing: bytes in a batch that counts no records.
+    let hidden = batch(&[1, 2, 3], 0, |_| {});
+    assert_eq!(case.error(&hidden), ErrorCode::InvalidRecord);
     // Control records stay as they are.
     assert_eq!(valid.header.compression(), Some(Compression::None));
 }
