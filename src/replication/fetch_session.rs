@@ -394,6 +394,8 @@ impl<S> FetchSessionCache<S> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::time::{Clock, ManualClock};
 
@@ -551,6 +553,84 @@ mod tests {
             SessionPartitions::of(&[topic("t", &[(0, 1), (0, 2)]), topic("u", &[(0, 3)])]);
         let offsets: Vec<_> = partitions.iter().map(|(_, p)| p.fetch_offset).collect();
         assert_eq!(offsets, [2, 3]);
+    }
+
+    /// What there is to tell of a partition, and what happens to it.
+    #[derive(Debug, Clone, Copy)]
+    enum Event {
+        Commits(PartitionId),
+        Serves(PartitionId, usize),
+        Fails(PartitionId),
+        Recovers(PartitionId),
+        Forget(PartitionId),
+        Ask(PartitionId),
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let partition = 0..5i32;
+        prop_oneof![
+            partition.clone().prop_map(Event::Commits),
+            (partition.clone(), 1..100usize).prop_map(|(p, bytes)| Event::Serves(p, bytes)),
+            partition.clone().prop_map(Event::Fails),
+            partition.clone().prop_map(Event::Recovers),
+            partition.clone().prop_map(Event::Forget),
+            partition.prop_map(Event::Ask),
+        ]
+    }
+
+    proptest! {
+        /// However partitions change, a client that keeps what it is told knows the truth of every
+        /// partition in its session after each answer.
+        #[test]
+        fn a_client_that_listens_knows_everything(
+            requests in proptest::collection::vec(proptest::collection::vec(event(), 0..6), 1..20)
+        ) {
+            let mut truth = [told(0, 0); 5];
+            let mut session = session(&[(0, 0), (1, 0), (2, 0)], &[told(0, 0); 3]);
+            let mut known: BTreeMap<PartitionId, Told> =
+                (0..3).map(|partition| (partition, told(0, 0))).collect();
+            for (epoch, events) in (1..).zip(requests) {
+                let (mut asks, mut forgets, mut bytes) = (Vec::new(), Vec::new(), [0; 5]);
+                for event in events {
+                    match event {
+                        Event::Commits(p) => truth[p as usize].high_watermark += 1,
+                        Event::Serves(p, some) => bytes[p as usize] = some,
+                        Event::Fails(p) => truth[p as usize].error = true,
+                        Event::Recovers(p) => truth[p as usize].error = false,
+                        Event::Forget(p) => forgets.push(p),
+                        Event::Ask(p) => asks.push((p, 0)),
+                    }
+                }
+                let forgotten = ForgottenTopic {
+                    topic: TopicKey::Name("t".into()),
+                    partitions: forgets.clone(),
+                };
+                session.begin(epoch, false, &[topic("t", &asks)], &[forgotten]).unwrap();
+                known.retain(|partition, _| !forgets.contains(partition));
+                let answers: Vec<(Place, PartitionId, Told)> = session
+                    .partitions
+                    .iter()
+                    .map(|(place, partition)| {
+                        let index = partition.partition as usize;
+                        let told = match truth[index].error {
+                            true => FAILED,
+                            false => Told { bytes: bytes[index], ..truth[index] },
+                        };
+                        (place, partition.partition, told)
+                    })
+                    .collect();
+                let tell = answers.iter().map(|(place, _, told)| (*place, *told));
+                let news = session.finish(epoch, tell).unwrap();
+                for ((_, partition, told), news) in answers.iter().zip(news) {
+                    prop_assert!(news || (told.bytes == 0 && !told.error));
+                    if news {
+                        known.insert(*partition, Told { bytes: 0, ..*told });
+                    }
+                    prop_assert_eq!(known.get(partition), Some(&Told { bytes: 0, ..*told }));
+                }
+                prop_assert_eq!(known.len(), session.partitions.len());
+            }
+        }
     }
 
     #[test]
