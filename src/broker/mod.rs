@@ -103,6 +103,8 @@ impl Broker {
         logs.set_flush_listener(replicas.flush_listener());
         metadata.add_listener(Arc::clone(&replicas) as _);
         replicas.remove_strays(&metadata.current());
+        let at_a_time = usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1);
+        replicas.recover_in_background(at_a_time);
         let groups = Arc::new(GroupCoordinator::new(
             &config,
             Arc::clone(&metadata),

@@ -240,6 +240,15 @@ impl Directory {
         partitions
     }
 
+    /// Partitions with a place but without an open log.
+    pub(super) fn unopened(&self) -> Vec<TopicPartition> {
+        let slots = self.slots.lock();
+        let unopened = slots
+            .iter()
+            .filter(|(_, slot)| slot.log.try_lock().is_some_and(|log| log.is_none()));
+        unopened.map(|(partition, _)| partition.clone()).collect()
+    }
+
     /// Logs that are open; does not wait for those that are being opened.
     pub(super) fn logs(&self) -> Vec<Arc<Log>> {
         let slots: Vec<Arc<Slot>> = self.slots.lock().values().map(Arc::clone).collect();

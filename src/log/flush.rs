@@ -83,9 +83,8 @@ impl Log {
     pub fn flush(&self) -> Result<Offset, LogError> {
         let _flushing = self.flushing.lock();
         self.directory.check_online()?;
-        // Both before the work is taken: who appends from now on asks again.
+        // Before the work is taken: who appends from now on asks again.
         self.dirty.store(false, Ordering::Release);
-        self.background.store(false, Ordering::Release);
         let work = self.sync.lock().take();
         let start = self.directory.clock.now();
         if let Err(error) = self.sync(&work) {
@@ -158,7 +157,7 @@ impl Log {
         let unflushed = self.log_end_offset() - self.flushed_offset();
         if unflushed >= config.flush_messages {
             self.request_background_flush();
-        } else if config.flush_ms < i64::MAX / 2 && !self.background.swap(true, Ordering::AcqRel) {
+        } else if config.flush_ms < i64::MAX / 2 && !self.timed.swap(true, Ordering::AcqRel) {
             let wait = Duration::from_millis(config.flush_ms.max(0).unsigned_abs());
             let due = self.directory.clock.now() + wait.min(Duration::from_secs(86_400 * 365));
             self.directory
@@ -196,7 +195,7 @@ struct QueueState {
     /// Logs that somebody waits for.
     dirty: Vec<Arc<Log>>,
     background: Vec<Arc<Log>>,
-    /// Logs with `flush.ms`, by the time at which they are due.
+    /// Logs with `flush.ms`, by the time at which they are due; each once.
     later: BTreeMap<(Instant, u64), Weak<Log>>,
     waiting: bool,
     stopped: bool,
@@ -280,6 +279,7 @@ impl FlushQueue {
                 && due <= now
             {
                 if let Some(log) = state.later.remove(&(due, id)).and_then(|log| log.upgrade()) {
+                    log.timed.store(false, Ordering::Release);
                     state.background.push(log);
                 }
             }

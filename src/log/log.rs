@@ -138,8 +138,8 @@ pub struct Log {
     pub(super) flushing: Mutex<()>,
     /// In the flusher's queue.
     pub(super) dirty: AtomicBool,
-    /// A background flush or its timer is under way.
-    pub(super) background: AtomicBool,
+    /// The time of a flush by `flush.ms` is set.
+    pub(super) timed: AtomicBool,
     pub(super) deleted: AtomicBool,
 }
 
@@ -211,7 +211,7 @@ impl Log {
             sync: Mutex::new(SyncState::default()),
             flushing: Mutex::new(()),
             dirty: AtomicBool::new(false),
-            background: AtomicBool::new(false),
+            timed: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
         })
     }

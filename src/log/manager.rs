@@ -358,6 +358,14 @@ impl LogManager {
         found
     }
 
+    /// Partitions whose files no clean stop vouches for, and that were not opened since: opening them
+    /// recovers them.
+    pub fn unrecovered(&self) -> Vec<TopicPartition> {
+        let unclean = self.directories.iter();
+        let unclean = unclean.filter(|directory| !directory.clean && directory.is_online());
+        unclean.flat_map(|directory| directory.unopened()).collect()
+    }
+
     /// The executor of the directory where the partition lives or would be made.
     pub fn executor(&self, partition: &TopicPartition) -> Arc<dyn Executor> {
         let directory = match self.place(partition) {
@@ -420,6 +428,11 @@ impl LogManager {
         for directory in &self.directories {
             super::housekeeping::move_recovery_points(directory, bytes_min);
         }
+    }
+
+    /// True once [`Self::close`] has begun.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Flushes everything, writes checkpoints, snapshots and the clean-shutdown marks.

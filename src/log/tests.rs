@@ -3,6 +3,7 @@
 mod support;
 
 mod basics;
+mod faults;
 mod flushing;
 mod model;
 mod producers;

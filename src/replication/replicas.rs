@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 use super::FetchSessions;
@@ -123,6 +123,30 @@ impl Replicas {
         let topics = self.topics.read();
         let all = topics.by_name.values().flat_map(|topic| &topic.partitions);
         all.flatten().cloned().collect()
+    }
+
+    /// Recovers what an unclean stop left, so many partitions at a time, behind those that are asked
+    /// for meanwhile.
+    pub fn recover_in_background(&self, at_a_time: usize) {
+        let mut unrecovered = self.shared.logs.unrecovered();
+        unrecovered.retain(|partition| {
+            self.partition(&partition.topic, partition.partition)
+                .is_ok()
+        });
+        if unrecovered.is_empty() {
+            return;
+        }
+        tracing::info!(
+            partitions = unrecovered.len(),
+            "recovering after an unclean stop"
+        );
+        let partitions = unrecovered
+            .iter()
+            .filter_map(|tp| self.partition(&tp.topic, tp.partition).ok());
+        let waiting = Arc::new(Mutex::new(partitions.collect()));
+        for _ in 0..at_a_time.max(1) {
+            recover_next(&self.shared, &waiting);
+        }
     }
 
     /// Lets every fetch go that waits for records: the broker stops.
@@ -306,6 +330,22 @@ impl ImageListener for Replicas {
             self.remove(partition);
         }
     }
+}
+
+/// Opens one partition on its lane, then the next.
+fn recover_next(shared: &Arc<Shared>, waiting: &Arc<Mutex<Vec<Arc<Partition>>>>) {
+    if shared.logs.is_closed() {
+        return;
+    }
+    let Some(partition) = waiting.lock().pop() else {
+        return;
+    };
+    let (shared, waiting) = (Arc::clone(shared), Arc::clone(waiting));
+    partition.on_lane(move |partition| {
+        // A failure is logged where it happens, and met again by whoever asks for the partition.
+        let _ = partition.open_here();
+        recover_next(&shared, &waiting);
+    });
 }
 
 /// Passes flushes on to the replicas. The logs do not keep the replicas alive, which keep the logs.

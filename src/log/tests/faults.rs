@@ -1,0 +1,267 @@
+//! A disk that fails, fills up, and stalls.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::support::*;
+use crate::config::TopicConfig;
+use crate::log::{
+    AppendError, DirectoryEntry, Disk, DiskFile, DiskLock, FlushListener, LogError, LogManager,
+    OpenMode, RealDisk,
+};
+use crate::time::SystemClock;
+use crate::types::{Offset, TopicPartition};
+
+#[derive(Debug, Default)]
+struct Faults {
+    sync_fails: AtomicBool,
+    /// Bytes that may still be written; below zero: any number.
+    space: AtomicI64,
+    sync_stalls: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct FaultyDisk(Arc<Faults>);
+
+#[derive(Debug)]
+struct FaultyFile(Arc<dyn DiskFile>, Arc<Faults>);
+
+impl Disk for FaultyDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let file = RealDisk.open(path, mode)?;
+        Ok(Arc::new(FaultyFile(file, Arc::clone(&self.0))))
+    }
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_directory(path)
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>> {
+        RealDisk.list(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_file(path)
+    }
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_directory(path)
+    }
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_directory(path)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        RealDisk.lock(path)
+    }
+    fn space(&self, path: &Path) -> io::Result<(u64, u64)> {
+        RealDisk.space(path)
+    }
+}
+
+impl DiskFile for FaultyFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, position)
+    }
+    fn write_at(&self, head: &[u8], tail: &[u8], position: u64) -> io::Result<()> {
+        let space = self.1.space.load(Ordering::SeqCst);
+        let Ok(space) = usize::try_from(space) else {
+            return self.0.write_at(head, tail, position);
+        };
+        if head.len() + tail.len() <= space {
+            return self.0.write_at(head, tail, position);
+        }
+        // As a full disk does it: what fits is written.
+        let whole = [head, tail].concat();
+        self.0.write_at(&whole[..space], &[], position)?;
+        Err(io::ErrorKind::StorageFull.into())
+    }
+    fn bytes(&self) -> io::Result<u64> {
+        self.0.bytes()
+    }
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.0.truncate(bytes)
+    }
+    fn sync(&self) -> io::Result<()> {
+        drop(self.1.sync_stalls.lock());
+        if self.1.sync_fails.load(Ordering::SeqCst) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        self.0.sync()
+    }
+    fn as_file(&self) -> Option<&Arc<File>> {
+        None // reads come as memory, as from a simulated disk
+    }
+}
+
+fn open_faulty(path: &Path) -> (Arc<Faults>, Arc<LogManager>) {
+    let faults = Arc::new(Faults::default());
+    faults.space.store(-1, Ordering::SeqCst);
+    let disk = Arc::new(FaultyDisk(Arc::clone(&faults)));
+    let config = crate::log::LogManagerConfig {
+        tail_cache_bytes: 0,
+        ..manager_config(path)
+    };
+    let manager = LogManager::open_on(config, Arc::new(SystemClock), disk).unwrap();
+    (faults, manager)
+}
+
+#[derive(Debug, Default)]
+struct Failed(Mutex<Vec<TopicPartition>>);
+
+impl FlushListener for Failed {
+    fn flushed(&self, _partition: &TopicPartition, _flushed_offset: Offset) {}
+    fn directory_failed(&self, partitions: &[TopicPartition]) {
+        self.0.lock().extend_from_slice(partitions);
+    }
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..1_000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what} did not happen");
+}
+
+#[test]
+fn a_failed_sync_takes_the_directory_offline_for_good() {
+    let directory = tempfile::tempdir().unwrap();
+    let (faults, manager) = open_faulty(directory.path());
+    let failed = Arc::new(Failed::default());
+    manager.set_flush_listener(Arc::<Failed>::clone(&failed));
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    append(&log, batch(1_000, &[b"kept"])).unwrap();
+    wait_until("the flush", || log.flushed_offset() == 1);
+    faults.sync_fails.store(true, Ordering::SeqCst);
+    append(&log, batch(1_000, &[b"lost"])).unwrap();
+    wait_until("the failure", || !failed.0.lock().is_empty());
+    faults.sync_fails.store(false, Ordering::SeqCst);
+    assert_eq!(*failed.0.lock(), [partition()]);
+    assert_eq!(log.flushed_offset(), 1);
+    assert!(log.flush().is_err());
+    assert!(append(&log, batch(1_000, &[b"refused"])).is_err());
+    assert!(log.read(0, 100, 1, true).is_err());
+    assert!(
+        manager
+            .log(&partition(), TOPIC_ID, small_segments())
+            .is_err()
+    );
+    assert!(!manager.describe()[0].online);
+    manager.close();
+    let marks = [".kafka_cleanshutdown", ".ottla_manifest"];
+    assert!(
+        marks
+            .iter()
+            .all(|mark| !directory.path().join(mark).exists())
+    );
+}
+
+#[test]
+fn a_full_disk_refuses_appends_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let (faults, manager) = open_faulty(directory.path());
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    append(&log, batch(1_000, &[b"first"])).unwrap();
+    for space in [0, 10, 61, 100] {
+        faults.space.store(space, Ordering::SeqCst);
+        match append(&log, batch(1_000, &[&[7; 200]])).unwrap_err() {
+            AppendError::Log(LogError::Io(error)) => {
+                assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+            }
+            other => panic!("{other}"),
+        }
+        assert_eq!(log.log_end_offset(), 1);
+        assert_eq!(read_all(&log, 0).len(), 1);
+        faults.space.store(-1, Ordering::SeqCst);
+        let segment = directory.path().join("topic-0/00000000000000000000.log");
+        assert_eq!(std::fs::metadata(segment).unwrap().len(), log.size_bytes());
+    }
+    assert_eq!(
+        append(&log, batch(1_000, &[b"second"]))
+            .unwrap()
+            .base_offset,
+        1
+    );
+    assert_eq!(read_all(&log, 0).len(), 2);
+}
+
+#[test]
+fn a_stalled_sync_holds_up_neither_appends_nor_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let (faults, manager) = open_faulty(directory.path());
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    let stalled = faults.sync_stalls.lock();
+    for _ in 0..50 {
+        append(&log, batch(1_000, &[&[7; 200]])).unwrap();
+    }
+    assert_eq!(read_all(&log, 0).len(), 50);
+    assert_eq!(log.flushed_offset(), 0);
+    drop(stalled);
+    wait_until("the flush", || log.flushed_offset() == 50);
+}
+
+#[test]
+fn a_background_flush_does_not_hold_up_those_who_wait() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_faults, manager) = open_faulty(directory.path());
+    let lazy = Arc::new(TopicConfig {
+        flush_messages: 2,
+        ..TopicConfig::default()
+    });
+    let other = TopicPartition::new("lazy", 0);
+    let lazy = manager.log(&other, TOPIC_ID, lazy).unwrap();
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    let stalled = lazy.flushing.lock(); // as a long sync of its own would hold it
+    append(&lazy, batch(1_000, &[b"a", b"b"])).unwrap();
+    append(&log, batch(1_000, &[b"urgent"])).unwrap();
+    wait_until("the flush", || log.flushed_offset() == 1);
+    assert_eq!(lazy.flushed_offset(), 0);
+    drop(stalled);
+    wait_until("the other flush", || lazy.flushed_offset() == 2);
+}
+
+#[test]
+fn what_was_not_opened_since_a_crash_is_not_called_clean() {
+    let directory = tempfile::tempdir().unwrap();
+    let other = TopicPartition::new("other", 0);
+    let (_, manager) = open_faulty(directory.path());
+    for partition in [&partition(), &other] {
+        let log = manager.log(partition, TOPIC_ID, small_segments()).unwrap();
+        append(&log, batch(1_000, &[b"value"])).unwrap();
+        log.flush().unwrap();
+    }
+    drop(manager);
+    let mark = directory.path().join(".kafka_cleanshutdown");
+    let (_, manager) = open_faulty(directory.path());
+    assert_eq!(manager.unrecovered().len(), 2);
+    manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    assert_eq!(manager.unrecovered(), [other.clone()]);
+    manager.close();
+    assert!(!mark.exists());
+    let (_, manager) = open_faulty(directory.path());
+    for partition in [&partition(), &other] {
+        manager.log(partition, TOPIC_ID, small_segments()).unwrap();
+    }
+    assert!(manager.unrecovered().is_empty());
+    manager.close();
+    assert!(mark.exists());
+    let (_, manager) = open_faulty(directory.path());
+    assert!(manager.unrecovered().is_empty());
+}
