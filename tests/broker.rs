@@ -218,23 +218,30 @@ fn api_versions_answers_what_it_serves() {
     assert_eq!(client.receive().unwrap()[4..6], [0, 42]);
 }
 
+/// Error code of the one topic in a Metadata v1 response, and how many partitions it has.
+fn described(answer: &[u8], topic: &str) -> (i16, i32) {
+    // brokers 1, id, host, port, rack; controller; topics 1
+    let error = 4 + 4 + 2 + "127.0.0.1".len() + 4 + 2 + 4 + 4;
+    let partitions = error + 2 + 2 + topic.len() + 1;
+    let code = i16::from_be_bytes(answer[error..error + 2].try_into().unwrap());
+    let count = i32::from_be_bytes(answer[partitions..partitions + 4].try_into().unwrap());
+    (code, count)
+}
+
 #[test]
 fn metadata_creates_the_topic_that_is_asked_for() {
-    let broker = Ottla::start(&["num.partitions=3"]);
-    let mut client = broker.connect();
     let body = [&hex("00000001")[..], &string("made")].concat();
-    let answer = client.request(3, 1, &body).unwrap();
-    let text = String::from_utf8_lossy(&answer).into_owned();
-    assert!(text.contains("made"));
-    let refused = Ottla::start(&["auto.create.topics.enable=false"]);
-    let answer = refused.connect().request(3, 1, &body).unwrap();
-    // brokers 1, id, host, port, rack; controller; topics 1, error
-    let topics = 4 + 4 + 2 + "127.0.0.1".len() + 4 + 2 + 4;
+    let ask = |broker: &Ottla| described(&broker.connect().request(3, 1, &body).unwrap(), "made");
+    let broker = Ottla::start(&["num.partitions=3"]);
     assert_eq!(
-        answer[topics..topics + 6],
-        hex("00000001 0003"),
-        "UNKNOWN_TOPIC_OR_PARTITION"
+        ask(&broker),
+        (3, 0),
+        "the first answer says so, as Kafka's does"
     );
+    assert_eq!(ask(&broker), (0, 3));
+    let refused = Ottla::start(&["auto.create.topics.enable=false"]);
+    assert_eq!(ask(&refused), (3, 0));
+    assert_eq!(ask(&refused), (3, 0));
 }
 
 #[test]
