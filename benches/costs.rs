@@ -3,7 +3,8 @@
 //!
 //! CPU seconds are those of the broker's process alone, from `/proc`; wall-clock figures swing with
 //! whatever else the machine does, so judge by the ratio of one run.
-#![allow(clippy::unwrap_used)] // what is not as expected ends the run
+// What is not as expected ends the run; time is real here.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 #[path = "../tests/support/mod.rs"]
 mod support;

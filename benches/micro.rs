@@ -1,7 +1,8 @@
 //! The three steps that every record passes: a batch is validated, appended, and fetched again.
 //!
 //! `cargo bench --bench micro`; add a word to run only what has it in its name.
-#![allow(clippy::unwrap_used)] // what is not as expected ends the run
+// What is not as expected ends the run; time is real here.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::sync::Arc;
 use std::time::Duration;

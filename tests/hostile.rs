@@ -1,6 +1,7 @@
 //! What a stranger may send. Each case gets Kafka's error or a closed connection; the broker lives, its
 //! memory does not grow with what was claimed, and another client does not notice.
-#![allow(clippy::unwrap_used)] // what is not as expected ends the run
+// What is not as expected ends the run; time is real here.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod support;
 
@@ -18,6 +19,9 @@ use support::{
 const GROWTH_KIB_MAX: u64 = 64 << 10;
 /// The bystander's slowest answer but for one in a hundred. Generous: the machine is shared.
 const BYSTANDER_P99_MAX: Duration = Duration::from_millis(250);
+
+/// What is sent, and what comes of it.
+type Case = (&'static str, Vec<u8>, Expected);
 
 enum Expected {
     /// No answer, and the connection ends.
@@ -96,7 +100,7 @@ fn check(broker: &mut Ottla, name: &str, bytes: &[u8], expected: &Expected) {
     assert!(growth < GROWTH_KIB_MAX, "{name}: {growth} KiB more");
 }
 
-fn run(broker: &mut Ottla, cases: Vec<(&str, Vec<u8>, Expected)>) {
+fn run(broker: &mut Ottla, cases: Vec<Case>) {
     create_topic(&mut broker.connect(), "t", 1);
     for (name, bytes, expected) in cases {
         check(broker, name, &bytes, &expected);
@@ -105,12 +109,12 @@ fn run(broker: &mut Ottla, cases: Vec<(&str, Vec<u8>, Expected)>) {
 }
 
 /// Once as it comes, once with little address space: an allocation by a claimed size would abort.
-fn run_both(cases: fn() -> Vec<(&'static str, Vec<u8>, Expected)>) {
+fn run_both(cases: fn() -> Vec<Case>) {
     run(&mut Ottla::start(&[]), cases());
     run(&mut Ottla::start_limited(&[], Some(2 << 20)), cases());
 }
 
-fn framing() -> Vec<(&'static str, Vec<u8>, Expected)> {
+fn framing() -> Vec<Case> {
     let long_client_id = [&hex("00000010 0012 0000 00000001 7fff")[..], b"123456"].concat();
     vec![
         ("an empty frame", hex("00000000"), Closed),
@@ -187,7 +191,7 @@ fn frames_and_headers() {
     run_both(framing);
 }
 
-fn counts() -> Vec<(&'static str, Vec<u8>, Expected)> {
+fn counts() -> Vec<Case> {
     let fetch_head = hex("ffffffff 00000000 00000000 00000000 00 00000000 00000000");
     let nested = [
         &hex("ffffffff 00000000 00000000 00000000 00 00000001 0001 74")[..],
@@ -335,7 +339,7 @@ const CORRUPT_MESSAGE: i16 = 2;
 const INVALID_TIMESTAMP: i16 = 32;
 const INVALID_RECORD: i16 = 87;
 
-fn batches() -> Vec<(&'static str, Vec<u8>, Expected)> {
+fn batches() -> Vec<Case> {
     let two = [Batch::of(&[b"a"]).bytes(), Batch::of(&[b"b"]).bytes()].concat();
     let null_records = {
         let mut body = hex("ffff 0001 00002710 00000001 0001 74 00000001 00000000");
@@ -494,7 +498,7 @@ fn record_batches() {
     run_both(batches);
 }
 
-fn fetches() -> Vec<(&'static str, Vec<u8>, Expected)> {
+fn fetches() -> Vec<Case> {
     let fetch = |replica: &str, partition: &str, offset: &str, max: &str| {
         let body = format!(
             "{replica} 00000000 00000001 {max} 00 00000001 0001 74 00000001 {partition} {offset} {max}"

@@ -227,22 +227,24 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Makes room for more of a frame of `wanted` bytes, in step with what has arrived.
+    /// Makes room for more of a frame of `wanted` bytes, in step with what has arrived. The buffer never
+    /// reaches beyond the frame, so that a frame pins no memory but its own.
     async fn grow(&mut self, wanted: usize) -> Result<(), Closed> {
         let held = self.buffer.len();
-        let missing = wanted.saturating_sub(held).max(FIRST_READ_BYTES);
         if held == 0 {
-            self.buffer.reserve(FIRST_READ_BYTES);
+            self.buffer = BytesMut::with_capacity(FIRST_READ_BYTES);
             return Ok(());
         }
         let believed = held.max(GROWTH_BYTES_MIN).max(self.last_frame_bytes);
-        let more = missing.min(believed);
+        let more = wanted.saturating_sub(held).clamp(1, believed);
         let permit = self.budget.take(more).await;
         match (&mut self.buffer_memory, permit) {
             (Some(memory), Some(permit)) => memory.merge(permit),
             (memory, permit) => *memory = permit,
         }
-        self.buffer.reserve(more);
+        let mut larger = BytesMut::with_capacity(held + more);
+        larger.extend_from_slice(&self.buffer);
+        self.buffer = larger;
         Ok(())
     }
 

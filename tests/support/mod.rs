@@ -1,5 +1,6 @@
 //! Runs the built binary and talks to it with literal bytes.
 #![allow(dead_code)] // each test binary uses its part
+#![allow(clippy::disallowed_methods)] // time is real here
 
 use std::fs;
 use std::io::{self, Read, Write};

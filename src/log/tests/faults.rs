@@ -252,7 +252,7 @@ fn what_was_not_opened_since_a_crash_is_not_called_clean() {
     manager
         .log(&partition(), TOPIC_ID, small_segments())
         .unwrap();
-    assert_eq!(manager.unrecovered(), [other.clone()]);
+    assert_eq!(manager.unrecovered(), std::slice::from_ref(&other));
     manager.close();
     assert!(!mark.exists());
     let (_, manager) = open_faulty(directory.path());
