@@ -293,13 +293,36 @@ fn sigterm_answers_what_is_in_flight_and_exits_with_0() {
 }
 
 #[test]
+fn a_second_signal_ends_the_broker_at_once() {
+    let mut broker = Ottla::start(&[]);
+    // A client that does not read its answers holds up a clean stop for a while.
+    let mut deaf = broker.connect();
+    deaf.request(18, 0, b"").expect("it serves");
+    deaf.stream
+        .set_write_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    let requests = frame(18, 0, b"", false).repeat(1_000);
+    while deaf.stream.write_all(&requests).is_ok() {}
+    broker.terminate();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(broker.is_alive(), "it waits for the answers");
+    let start = Instant::now();
+    assert_eq!(broker.stop(), Some(130), "{}", broker.log());
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
 fn metrics_and_health_are_served_over_http() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap()
         .port();
-    let broker = Ottla::start(&[&format!("metrics.listeners=http://127.0.0.1:{port}")]);
+    let mut broker = Ottla::start(&[&format!("metrics.listeners=http://127.0.0.1:{port}")]);
     let mut client = broker.connect();
     create_topic(&mut client, "t", 1);
     assert_eq!(produce(&mut client, -1, &Batch::of(&[b"a", b"b"])), (0, 0));
@@ -315,13 +338,32 @@ fn metrics_and_health_are_served_over_http() {
         answer
     };
     assert!(get("/healthz").starts_with("HTTP/1.1 200"));
+    let has = |metrics: &str, line: &str| {
+        assert!(metrics.lines().any(|l| l == line), "{line}\n{metrics}");
+    };
     let metrics = get("/metrics");
-    let has = |line: &str| assert!(metrics.lines().any(|l| l == line), "{line}\n{metrics}");
-    has("kafka_server_brokertopicmetrics_messagesin_total{topic=\"t\"} 2");
-    has("kafka_log_log_logendoffset{topic=\"t\",partition=\"0\"} 2");
-    has("kafka_topic_partition_current_offset{topic=\"t\",partition=\"0\"} 2");
-    has("kafka_log_logflushstats_logflushrateandtimems_count 1");
-    has("kafka_network_requestmetrics_requests_total{request=\"Produce\",version=\"3\"} 1");
+    has(
+        &metrics,
+        "kafka_server_brokertopicmetrics_messagesin_total{topic=\"t\"} 2",
+    );
+    has(
+        &metrics,
+        "kafka_log_logflushstats_logflushrateandtimems_count 1",
+    );
+    has(
+        &metrics,
+        "kafka_network_requestmetrics_requests_total{request=\"Produce\",version=\"3\"} 1",
+    );
+    let offsets = [
+        "kafka_log_log_logendoffset{topic=\"t\",partition=\"0\"} 2",
+        "kafka_topic_partition_current_offset{topic=\"t\",partition=\"0\"} 2",
+    ];
+    offsets.iter().for_each(|line| has(&metrics, line));
+    // A clean stop is remembered: what nobody has asked for yet is shown as well.
+    broker.stop();
+    broker.spawn();
+    let metrics = get("/metrics");
+    offsets.iter().for_each(|line| has(&metrics, line));
 }
 
 #[test]

@@ -51,8 +51,7 @@ impl Source {
 
     fn lag(&self, topic: &TopicName, partition: PartitionId, offset: i64) -> Option<i64> {
         let here = self.context.replicas.partition(topic, partition).ok()?;
-        here.log_offsets()?;
-        Some((here.high_watermark() - offset).max(0))
+        Some((here.log_sample()?.high_watermark - offset).max(0))
     }
 }
 

@@ -63,6 +63,15 @@ pub struct LogDirDescription {
     pub partitions: Vec<(TopicPartition, u64)>,
 }
 
+/// A log that is not open, as the last clean stop left it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogAtRest {
+    pub log_start_offset: Offset,
+    pub log_end_offset: Offset,
+    pub size_bytes: u64,
+    pub segment_count: usize,
+}
+
 /// All logs.
 #[derive(Debug)]
 pub struct LogManager {
@@ -364,6 +373,20 @@ impl LogManager {
         let unclean = self.directories.iter();
         let unclean = unclean.filter(|directory| !directory.clean && directory.is_online());
         unclean.flat_map(|directory| directory.unopened()).collect()
+    }
+
+    /// What a clean stop knew of a partition that was not opened since. Does not block.
+    pub fn at_rest(&self, partition: &TopicPartition) -> Option<LogAtRest> {
+        self.directories.iter().find_map(|directory| {
+            let manifest = directory.manifest.lock();
+            let entry = manifest.get(partition)?;
+            Some(LogAtRest {
+                log_start_offset: entry.log_start,
+                log_end_offset: entry.log_end,
+                size_bytes: entry.segments.iter().map(|(_, bytes)| bytes).sum(),
+                segment_count: entry.segments.len(),
+            })
+        })
     }
 
     /// The executor of the directory where the partition lives or would be made.

@@ -39,7 +39,7 @@ pub use log::{
     AppendError, Appended, FileRange, Log, LogError, LogRead, LogSlice, ProducerView,
     TimestampOffset,
 };
-pub use manager::{FlushListener, LogDirDescription, LogManager, LogManagerConfig};
+pub use manager::{FlushListener, LogAtRest, LogDirDescription, LogManager, LogManagerConfig};
 
 #[cfg(test)]
 mod tests;

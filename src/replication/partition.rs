@@ -195,7 +195,17 @@ impl Partition {
 
     /// What metrics show of the log; `None` before it was opened. Does not block.
     pub fn log_sample(&self) -> Option<LogSample> {
-        let log = self.log.get()?;
+        let Some(log) = self.log.get() else {
+            // A clean stop flushes all that there is.
+            let rest = self.shared.logs.at_rest(&self.topic_partition)?;
+            return Some(LogSample {
+                start_offset: rest.log_start_offset,
+                end_offset: rest.log_end_offset,
+                high_watermark: rest.log_end_offset,
+                size: rest.size_bytes,
+                segments: rest.segment_count,
+            });
+        };
         Some(LogSample {
             start_offset: log.log_start_offset(),
             end_offset: log.log_end_offset(),

@@ -140,11 +140,16 @@ impl Ottla {
         child.wait().unwrap();
     }
 
+    /// SIGTERM; the process goes on ending by itself.
+    pub fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(self.child.as_ref().unwrap());
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
     /// SIGTERM, and the exit code.
     pub fn stop(&mut self) -> Option<i32> {
+        self.terminate();
         let mut child = self.child.take().unwrap();
-        let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = child.try_wait().unwrap() {
