@@ -70,14 +70,24 @@ fn batch() -> ValidBatch {
     }
 }
 
-fuzz_target!(|input: (bool, u16, [u16; 5], Vec<u8>)| {
-    let (clean, recovery_point, cuts, bytes) = input;
+/// Flags, recovery point, the lengths of all files but the last, then their bytes.
+fn parse(input: &[u8]) -> Option<(bool, u16, [u16; 5], &[u8])> {
+    let (head, bytes) = input.split_first_chunk::<13>()?;
+    let number = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let cuts = std::array::from_fn(|file| number(3 + 2 * file));
+    Some((head[0] & 1 != 0, number(1), cuts, bytes))
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((clean, recovery_point, cuts, bytes)) = parse(input) else {
+        return;
+    };
     let parent = if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" };
     let root = Path::new(parent).join(format!("ottla-fuzz-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&root);
     let topic = root.join("fuzz-0");
     std::fs::create_dir_all(&topic).expect("a directory");
-    let mut rest = &bytes[..];
+    let mut rest = bytes;
     for (name, cut) in FILES.iter().zip(cuts.iter().map(|&cut| usize::from(cut)).chain([usize::MAX])) {
         let (part, behind) = rest.split_at(cut.min(rest.len()));
         rest = behind;
