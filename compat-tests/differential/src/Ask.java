@@ -16,6 +16,7 @@ final class Ask {
         String client = "ask";
         int timeoutMs = 5_000;
         boolean compact = false;
+        boolean hex = false;
         int i = 0;
         for (; i < args.length && args[i].startsWith("--"); i++) {
             switch (args[i]) {
@@ -31,13 +32,16 @@ final class Ask {
                 case "--compact":
                     compact = true;
                     break;
+                case "--hex":
+                    hex = true;
+                    break;
                 default:
                     System.err.println("unknown option " + args[i]);
                     System.exit(2);
             }
         }
         if (args.length == i) {
-            System.err.println("ask [--target HOST:PORT] [--client ID] [--timeout MS] [--compact] (API VERSION BODY)...");
+            System.err.println("ask [--target HOST:PORT] [--client ID] [--timeout MS] [--compact] [--hex] (API VERSION BODY)...");
             System.exit(2);
         }
         ObjectMapper mapper = new ObjectMapper();
@@ -57,6 +61,10 @@ final class Ask {
                 short layout = (short) Math.max(
                         api.lowestSupportedVersion(), Math.min(version, api.highestSupportedVersion(true)));
                 int id = connection.send(api, layout, version, client, body);
+                if (hex) {
+                    ByteBuffer sent = Messages.frame(api, layout, version, id, client, body);
+                    System.out.print(Hex.text(">", Hex.request(api, layout, sent)));
+                }
                 ByteBuffer frame;
                 try {
                     frame = connection.receive(timeoutMs);
@@ -67,6 +75,10 @@ final class Ask {
                 if (frame == null) {
                     System.out.println("connection closed");
                     System.exit(1);
+                }
+                if (hex) {
+                    System.out.print(Hex.text("<", Hex.response(api, layout, frame)));
+                    continue;
                 }
                 System.out.println(mapper.writeValueAsString(Messages.decode(api, version, frame, id)));
             }
