@@ -48,6 +48,8 @@ struct Exchange {
     retry: bool,
     request: Vec<Token>,
     answer: Option<Vec<Token>>,
+    /// The line of each token of the answer.
+    lines: Vec<usize>,
 }
 
 impl Exchange {
@@ -139,6 +141,7 @@ fn parse(text: &str) -> Result<Vec<Exchange>, String> {
                     retry,
                     request: Vec::new(),
                     answer: None,
+                    lines: Vec::new(),
                 });
                 answered = false;
             }
@@ -150,6 +153,7 @@ fn parse(text: &str) -> Result<Vec<Exchange>, String> {
             if code.trim() != "closed" {
                 let answer = current.answer.get_or_insert_default();
                 answer.extend(tokens(code).map_err(at)?);
+                current.lines.resize(answer.len(), index + 1);
             }
             answered = true;
         } else if !code.is_empty() {
@@ -216,7 +220,13 @@ fn compact(rest: &[u8]) -> Option<usize> {
     None
 }
 
-fn compare(expected: &[Token], got: &[u8], variables: &mut Variables) -> Result<(), String> {
+/// Fails with the line and the bytes of the first difference.
+fn compare(
+    expected: &[Token],
+    lines: &[usize],
+    got: &[u8],
+    variables: &mut Variables,
+) -> Result<(), String> {
     let mut at = 0;
     for (index, token) in expected.iter().enumerate() {
         match matched(token, &got[at..], variables)? {
@@ -225,7 +235,8 @@ fn compare(expected: &[Token], got: &[u8], variables: &mut Variables) -> Result<
                 let wanted = written(&expected[index..]);
                 let wanted = wanted.get(..80).unwrap_or(&wanted);
                 return Err(format!(
-                    "differs from byte {at} on\n  expected {wanted}\n       got {}\n whole answer {}",
+                    "line {}: differs from byte {at} on\n  expected {wanted}\n       got {}\n whole answer {}",
+                    lines[index],
                     hex(&got[at..got.len().min(at + 40)]),
                     hex(got)
                 ));
@@ -270,7 +281,7 @@ fn play(exchanges: &[Exchange]) -> Result<(), String> {
     let mut variables = Variables::new();
     for exchange in exchanges {
         exchange_with(&broker, &mut client, exchange, &mut variables)
-            .map_err(|problem| format!("line {}: {problem}", exchange.line))?;
+            .map_err(|problem| format!("request of line {}: {problem}", exchange.line))?;
     }
     Ok(())
 }
@@ -296,7 +307,7 @@ fn exchange_with(
             (Some(body), Some(expected)) => {
                 let size = u32::try_from(body.len()).unwrap();
                 let got = [&size.to_be_bytes()[..], &body].concat();
-                compare(expected, &got, variables)
+                compare(expected, &exchange.lines, &got, variables)
             }
         };
         if result.is_ok() || !exchange.retry || waited > PATIENCE {
@@ -379,10 +390,12 @@ fn the_notation_is_read_and_compared() {
     assert_eq!(exchanges.len(), 2);
     assert!(exchanges[0].retry && exchanges[0].fails() && exchanges[1].fails());
     let expected = exchanges[0].answer.as_ref().unwrap();
+    let lines = &exchanges[0].lines;
+    assert_eq!(lines[..], [3, 3, 3, 3, 3, 3, 3, 4]);
     let mut kept = Variables::from([("a".to_owned(), vec![7])]);
     assert_eq!(request(&exchanges[0].request, &kept), Ok(vec![0, 1, 7]));
     let got = support::hex("00000001 ff 0003 000161 0809");
-    assert_eq!(compare(expected, &got, &mut kept), Ok(()));
+    assert_eq!(compare(expected, lines, &got, &mut kept), Ok(()));
     assert_eq!(kept["b"], [8, 9]);
     for wrong in [
         "00000001 ff 0004 000161 0809",
@@ -391,7 +404,7 @@ fn the_notation_is_read_and_compared() {
         "00000001 ff 0003 000161 080900",
     ] {
         assert!(
-            compare(expected, &support::hex(wrong), &mut kept).is_err(),
+            compare(expected, lines, &support::hex(wrong), &mut kept).is_err(),
             "{wrong}"
         );
     }
