@@ -88,11 +88,13 @@ fn a_batch_larger_than_a_segment_is_refused() {
     assert_eq!(log.log_end_offset(), 0);
 }
 
-/// For Kafka's own tools to read; CONTRIBUTING.md has the command.
+/// Rolled segments, a clean stop, a crash. With `KEEP_LOG_IN` the files stay there, for Kafka's own tools
+/// to read: `.ci/run` has `compat-tests/dump-log` look at them.
 #[test]
-#[ignore = "writes into the directory that KEEP_LOG_IN names"]
 fn a_directory_for_kafkas_tools() {
-    let path = std::path::PathBuf::from(std::env::var("KEEP_LOG_IN").unwrap());
+    let temporary = tempfile::tempdir().unwrap();
+    let kept = std::env::var_os("KEEP_LOG_IN").map(std::path::PathBuf::from);
+    let path = kept.unwrap_or_else(|| temporary.path().to_owned());
     for run in 0..2 {
         let manager = open(&path);
         let log = manager
