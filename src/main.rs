@@ -11,9 +11,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// More would only add stacks: the work is in the kernel and on the log directories' threads.
 const WORKER_THREADS_MAX: usize = 8;
+#[cfg(target_env = "gnu")]
+const HEAP_ARENAS: i32 = 2;
 const EXIT_AT_ONCE: i32 = 130;
 
 fn main() -> ExitCode {
+    limit_heap_arenas();
     let arguments = Arguments::of_process();
     logging::init(|name| std::env::var(name).ok());
     match run(&arguments) {
@@ -24,6 +27,21 @@ fn main() -> ExitCode {
         }
     }
 }
+
+/// glibc gives each thread a heap of its own to take from, and none gives back what another could use:
+/// two heaps instead of up to eight a core keep the peak under load at 35 instead of 44 MiB, at the
+/// same CPU.
+#[cfg(target_env = "gnu")]
+#[allow(unsafe_code)] // there is no safe form; no other thread runs yet
+fn limit_heap_arenas() {
+    // SAFETY: mallopt only sets a number that the allocator reads when a thread first allocates.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, HEAP_ARENAS);
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn limit_heap_arenas() {}
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let file = arguments.file.as_deref();
