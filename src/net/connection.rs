@@ -78,8 +78,10 @@ pub struct Connection<S> {
     buffer: BytesMut,
     /// Memory taken for what is in `buffer`.
     buffer_memory: Option<OwnedSemaphorePermit>,
-    /// Size of the last frame: a peer that has sent that much is believed when it claims as much.
+    /// Size of the last frame.
     last_frame_bytes: usize,
+    /// Size of the largest frame: a peer that has sent that much is believed when it claims as much.
+    largest_frame_bytes: usize,
 }
 
 impl<S> std::fmt::Debug for Connection<S> {
@@ -109,6 +111,7 @@ impl<S: Socket> Connection<S> {
             buffer: BytesMut::new(),
             buffer_memory: None,
             last_frame_bytes: 0,
+            largest_frame_bytes: 0,
         }
     }
 
@@ -196,6 +199,7 @@ impl<S: Socket> Connection<S> {
             let wanted = match frame::next(&mut self.buffer, self.config.request_bytes_max)? {
                 Frame::Complete(frame) => {
                     self.last_frame_bytes = frame.len();
+                    self.largest_frame_bytes = self.largest_frame_bytes.max(frame.len());
                     let memory = self.buffer_memory.take();
                     if self.buffer.is_empty() {
                         self.buffer = BytesMut::new();
@@ -235,7 +239,7 @@ impl<S: Socket> Connection<S> {
             self.buffer = BytesMut::with_capacity(FIRST_READ_BYTES);
             return Ok(());
         }
-        let believed = held.max(GROWTH_BYTES_MIN).max(self.last_frame_bytes);
+        let believed = held.max(GROWTH_BYTES_MIN).max(self.largest_frame_bytes);
         let more = wanted.saturating_sub(held).clamp(1, believed);
         let permit = self.budget.take(more).await;
         match (&mut self.buffer_memory, permit) {

@@ -4,14 +4,25 @@ use super::RecordError;
 
 /// Reads a varint of 32 bits off the front. Bits beyond 32 in the fifth byte are dropped, as Kafka
 /// does; a sixth byte is an error.
+#[inline]
 pub(crate) fn take_i32(bytes: &mut &[u8]) -> Result<i32, RecordError> {
-    // Most numbers in a record have one byte.
-    if let [first, rest @ ..] = *bytes
-        && *first < 0x80
-    {
-        *bytes = rest;
-        return Ok(unzigzag_i32(u32::from(*first)));
+    // Most numbers in a record have one byte or two.
+    match **bytes {
+        [first, ..] if first < 0x80 => {
+            *bytes = &bytes[1..];
+            Ok(unzigzag_i32(u32::from(first)))
+        }
+        [first, second, ..] if second < 0x80 => {
+            *bytes = &bytes[2..];
+            Ok(unzigzag_i32(
+                u32::from(first & 0x7f) | u32::from(second) << 7,
+            ))
+        }
+        _ => take_long_i32(bytes),
     }
+}
+
+fn take_long_i32(bytes: &mut &[u8]) -> Result<i32, RecordError> {
     let mut value = 0u32;
     for (index, &byte) in bytes.iter().take(5).enumerate() {
         value |= u32::from(byte & 0x7f) << (7 * index);
@@ -24,13 +35,24 @@ pub(crate) fn take_i32(bytes: &mut &[u8]) -> Result<i32, RecordError> {
 }
 
 /// Reads a varint of 64 bits off the front.
+#[inline]
 pub(crate) fn take_i64(bytes: &mut &[u8]) -> Result<i64, RecordError> {
-    if let [first, rest @ ..] = *bytes
-        && *first < 0x80
-    {
-        *bytes = rest;
-        return Ok(unzigzag_i64(u64::from(*first)));
+    match **bytes {
+        [first, ..] if first < 0x80 => {
+            *bytes = &bytes[1..];
+            Ok(unzigzag_i64(u64::from(first)))
+        }
+        [first, second, ..] if second < 0x80 => {
+            *bytes = &bytes[2..];
+            Ok(unzigzag_i64(
+                u64::from(first & 0x7f) | u64::from(second) << 7,
+            ))
+        }
+        _ => take_long_i64(bytes),
     }
+}
+
+fn take_long_i64(bytes: &mut &[u8]) -> Result<i64, RecordError> {
     let mut value = 0u64;
     for (index, &byte) in bytes.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * index);
