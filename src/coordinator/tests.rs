@@ -1,18 +1,14 @@
 //! The coordinator over real logs, on a disk that stalls or fails when told to.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use tempfile::TempDir;
 
 use super::*;
 use crate::config::{BrokerConfig, TopicConfig};
-use crate::log::{
-    DirectoryEntry, Disk, DiskFile, DiskLock, LogManager, LogManagerConfig, OpenMode, RealDisk,
-};
+use crate::log::gated_disk::{Gate, GatedDisk};
+use crate::log::{LogManager, LogManagerConfig};
 use crate::metadata::{self, Image, ImageListener, MetadataCache, Topic};
 use crate::replication::Replicas;
 use crate::telemetry::Metrics;
@@ -20,86 +16,6 @@ use crate::time::SystemClock;
 use crate::types::{BrokerId, ErrorCode, TopicId};
 
 const ME: BrokerId = BrokerId(1);
-
-/// What `fdatasync` does.
-#[derive(Debug, Default)]
-struct Gate {
-    closed: Mutex<bool>,
-    opened: Condvar,
-    fails: AtomicBool,
-}
-
-impl Gate {
-    fn set_closed(&self, closed: bool) {
-        *self.closed.lock() = closed;
-        self.opened.notify_all();
-    }
-}
-
-#[derive(Debug)]
-struct GatedDisk(Arc<Gate>);
-
-#[derive(Debug)]
-struct GatedFile(Arc<dyn DiskFile>, Arc<Gate>);
-
-impl Disk for GatedDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> std::io::Result<Arc<dyn DiskFile>> {
-        let file = RealDisk.open(path, mode)?;
-        Ok(Arc::new(GatedFile(file, Arc::clone(&self.0))))
-    }
-    fn create_directory(&self, path: &Path) -> std::io::Result<()> {
-        RealDisk.create_directory(path)
-    }
-    fn list(&self, path: &Path) -> std::io::Result<Vec<DirectoryEntry>> {
-        RealDisk.list(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
-        RealDisk.rename(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> std::io::Result<()> {
-        RealDisk.remove_file(path)
-    }
-    fn remove_directory(&self, path: &Path) -> std::io::Result<()> {
-        RealDisk.remove_directory(path)
-    }
-    fn sync_directory(&self, path: &Path) -> std::io::Result<()> {
-        RealDisk.sync_directory(path)
-    }
-    fn lock(&self, path: &Path) -> std::io::Result<Box<dyn DiskLock>> {
-        RealDisk.lock(path)
-    }
-    fn space(&self, path: &Path) -> std::io::Result<(u64, u64)> {
-        RealDisk.space(path)
-    }
-}
-
-impl DiskFile for GatedFile {
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> std::io::Result<usize> {
-        self.0.read_at(buffer, position)
-    }
-    fn write_at(&self, head: &[u8], tail: &[u8], position: u64) -> std::io::Result<()> {
-        self.0.write_at(head, tail, position)
-    }
-    fn bytes(&self) -> std::io::Result<u64> {
-        self.0.bytes()
-    }
-    fn truncate(&self, bytes: u64) -> std::io::Result<()> {
-        self.0.truncate(bytes)
-    }
-    fn sync(&self) -> std::io::Result<()> {
-        let mut closed = self.1.closed.lock();
-        while *closed {
-            self.1.opened.wait(&mut closed);
-        }
-        if self.1.fails.load(Ordering::SeqCst) {
-            return Err(std::io::Error::other("the test says so"));
-        }
-        self.0.sync()
-    }
-    fn as_file(&self) -> Option<&Arc<std::fs::File>> {
-        self.0.as_file()
-    }
-}
 
 struct Fixture {
     metadata: Arc<MetadataCache>,
@@ -350,7 +266,7 @@ async fn a_disk_that_fails_ends_the_coordinator_and_nobody_waits_for_ever() {
     let groups = fixture.coordinator();
     assert_eq!(commit(&groups, 1).await, Ok(()));
     let parked = parked_join(&groups).await;
-    fixture.gate.fails.store(true, Ordering::SeqCst);
+    fixture.gate.fail();
     let gone = Err(ErrorCode::NotCoordinator);
     let request = CommitRequest {
         group: "other".into(),

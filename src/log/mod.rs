@@ -42,4 +42,6 @@ pub use log::{
 pub use manager::{FlushListener, LogAtRest, LogDirDescription, LogManager, LogManagerConfig};
 
 #[cfg(test)]
+pub(crate) mod gated_disk;
+#[cfg(test)]
 mod tests;

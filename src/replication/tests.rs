@@ -1,11 +1,11 @@
 //! Partitions over real logs in a temporary directory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::partition::Shared;
@@ -14,10 +14,8 @@ use super::{
     LogSlice, OffsetQuery, Partition, PartitionRead, Replicas, fetch,
 };
 use crate::config::{CleanupPolicy, TopicConfig};
-use crate::log::{
-    DirectoryEntry, Disk, DiskFile, DiskLock, Executor, InlineExecutor, LogManager,
-    LogManagerConfig, OpenMode, RealDisk,
-};
+use crate::log::gated_disk::{Gate, GatedDisk};
+use crate::log::{Executor, InlineExecutor, LogManager, LogManagerConfig};
 use crate::metadata::{self, Image, ImageListener, Topic};
 use crate::record::BatchBuilder;
 use crate::telemetry::Metrics;
@@ -25,86 +23,6 @@ use crate::time::{Clock, SystemClock};
 use crate::types::{BrokerId, ErrorCode, NO_EPOCH, Offset, TopicId, TopicPartition};
 
 const ME: BrokerId = BrokerId(1);
-
-/// A disk whose `fdatasync` waits while the gate is closed.
-#[derive(Debug, Default)]
-struct Gate {
-    closed: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl Gate {
-    fn set_closed(&self, closed: bool) {
-        *self.closed.lock() = closed;
-        self.opened.notify_all();
-    }
-
-    fn pass(&self) {
-        let mut closed = self.closed.lock();
-        while *closed {
-            self.opened.wait(&mut closed);
-        }
-    }
-}
-
-#[derive(Debug)]
-struct GatedDisk(Arc<Gate>);
-
-#[derive(Debug)]
-struct GatedFile(Arc<dyn DiskFile>, Arc<Gate>);
-
-impl Disk for GatedDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> std::io::Result<Arc<dyn DiskFile>> {
-        let file = RealDisk.open(path, mode)?;
-        Ok(Arc::new(GatedFile(file, Arc::clone(&self.0))))
-    }
-    fn create_directory(&self, path: &Path) -> std::io::Result<()> {
-        RealDisk.create_directory(path)
-    }
-    fn list(&self, path: &Path) -> std::io::Result<Vec<DirectoryEntry>> {
-        RealDisk.list(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
-        RealDisk.rename(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> std::io::Result<()> {
-        RealDisk.remove_file(path)
-    }
-    fn remove_directory(&self, path: &Path) -> std::io::Result<()> {
-        RealDisk.remove_directory(path)
-    }
-    fn sync_directory(&self, path: &Path) -> std::io::Result<()> {
-        RealDisk.sync_directory(path)
-    }
-    fn lock(&self, path: &Path) -> std::io::Result<Box<dyn DiskLock>> {
-        RealDisk.lock(path)
-    }
-    fn space(&self, path: &Path) -> std::io::Result<(u64, u64)> {
-        RealDisk.space(path)
-    }
-}
-
-impl DiskFile for GatedFile {
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> std::io::Result<usize> {
-        self.0.read_at(buffer, position)
-    }
-    fn write_at(&self, head: &[u8], tail: &[u8], position: u64) -> std::io::Result<()> {
-        self.0.write_at(head, tail, position)
-    }
-    fn bytes(&self) -> std::io::Result<u64> {
-        self.0.bytes()
-    }
-    fn truncate(&self, bytes: u64) -> std::io::Result<()> {
-        self.0.truncate(bytes)
-    }
-    fn sync(&self) -> std::io::Result<()> {
-        self.1.pass();
-        self.0.sync()
-    }
-    fn as_file(&self) -> Option<&Arc<std::fs::File>> {
-        self.0.as_file()
-    }
-}
 
 /// A broker's replicas over a directory of their own.
 struct Fixture {
