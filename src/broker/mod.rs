@@ -156,11 +156,6 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Each listener with the address it is bound to.
-    pub fn addresses(&self) -> &[(Listener, SocketAddr)] {
-        &self.addresses
-    }
-
     fn serve(
         &self,
         bound: Vec<(Listener, BoundListener)>,

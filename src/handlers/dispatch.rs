@@ -52,28 +52,25 @@ pub async fn dispatch(context: Arc<Context>, peer: Peer, mut frame: Bytes) -> Co
     });
     context.metrics.request(header.api_key).request(version);
     let received = request.received;
-    let clock = Arc::clone(&context.clock);
     let counted = Arc::clone(&context);
     let completion = (api.handler)(context, request, frame).await;
-    let local = clock.now() - received;
-    match completion {
-        Completion::Later(later) => Completion::Later(Box::pin(async move {
+    let local = counted.clock.now() - received;
+    let count = move |counted: &Context, remote| {
+        let metrics = counted.metrics.request(header.api_key);
+        metrics.times(local, remote, Duration::ZERO);
+    };
+    if let Completion::Later(later) = completion {
+        return Completion::Later(Box::pin(async move {
             let response = later.await;
-            let remote = (clock.now() - received).saturating_sub(local);
-            counted
-                .metrics
-                .request(header.api_key)
-                .times(local, remote, Duration::ZERO);
+            count(
+                &counted,
+                (counted.clock.now() - received).saturating_sub(local),
+            );
             response
-        })),
-        completion => {
-            counted
-                .metrics
-                .request(header.api_key)
-                .times(local, Duration::ZERO, Duration::ZERO);
-            completion
-        }
+        }));
     }
+    count(&counted, Duration::ZERO);
+    completion
 }
 
 /// Decodes the body of a request that the table names. The error is the reason to close.
