@@ -80,6 +80,7 @@ const PURE: &[&str] = &[
     "log/manifest.rs",
     "log/names.rs",
     "log/producer_state.rs",
+    "log/retention.rs",
 ];
 
 /// What pure code must not mention. `HashMap` is here because its order is random.

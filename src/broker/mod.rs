@@ -380,6 +380,7 @@ fn log_config(config: &BrokerConfig, cluster_id: &str) -> LogManagerConfig {
         flush_start_offset_checkpoint_interval_ms: i64::from(
             config.log_flush_start_offset_checkpoint_interval_ms,
         ),
+        retention_check_interval_ms: config.log_retention_check_interval_ms,
         producer_id_expiration_ms: i64::from(config.producer_id_expiration_ms),
         producer_id_expiration_check_interval_ms: i64::from(
             config.producer_id_expiration_check_interval_ms,

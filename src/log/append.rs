@@ -10,9 +10,10 @@ use parking_lot::MutexGuard;
 use super::checkpoint;
 use super::disk::{DiskFile, OpenMode};
 use super::index;
-use super::log::{AppendError, Appended, Log, LogError, Writer};
+use super::log::{AppendError, Appended, Log, LogError, Writer, is_full};
 use super::names::{self, FileKind};
 use super::producer_state::SequenceCheck;
+use super::retention::{roll_jitter, segment_age_max};
 use super::segment::Segment;
 use super::segment_index::PENDING_MAX;
 use super::tail_cache::CachedBatch;
@@ -134,14 +135,14 @@ impl Log {
             return Ok(self.add_segment(header.base_offset, now_ms));
         };
         active.ensure_loaded(&self.files, self.index_interval())?;
-        if should_roll(&active, header, bytes as u64, config, now_ms) {
+        if should_roll(self.files.id, &active, header, bytes as u64, config, now_ms) {
             self.finish_segment(writer, &active, header.base_offset)?;
             return Ok(self.add_segment(header.base_offset, now_ms));
         }
         Ok(active)
     }
 
-    fn add_segment(&self, base_offset: Offset, now_ms: TimestampMs) -> Arc<Segment> {
+    pub(super) fn add_segment(&self, base_offset: Offset, now_ms: TimestampMs) -> Arc<Segment> {
         let segment = Arc::new(Segment::new(base_offset, now_ms));
         self.view.lock().segments.push(Arc::clone(&segment));
         segment
@@ -167,7 +168,7 @@ impl Log {
     }
 
     /// What a segment needs when the next one begins: whole indexes and a producer snapshot.
-    fn finish_segment(
+    pub(super) fn finish_segment(
         &self,
         writer: &mut Writer,
         segment: &Segment,
@@ -208,12 +209,12 @@ impl Log {
     }
 
     /// A full disk refuses the append and goes on; anything else takes the directory offline.
-    fn failed_write(&self, error: io::Error) -> LogError {
-        use io::ErrorKind::{FileTooLarge, NotFound, QuotaExceeded, StorageFull};
-        let full = matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge);
+    pub(super) fn failed_write(&self, error: io::Error) -> LogError {
+        let full = is_full(&error);
         // EMFILE and ENFILE: nothing is wrong with the disk.
         let no_descriptor = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
-        let deleted = error.kind() == NotFound && self.deleted.load(Ordering::Acquire);
+        let deleted =
+            error.kind() == io::ErrorKind::NotFound && self.deleted.load(Ordering::Acquire);
         if full || no_descriptor || deleted {
             tracing::warn!(partition = %self.partition, %error, "an append was refused");
         } else {
@@ -297,8 +298,9 @@ fn append_time(max_timestamp: TimestampMs, config: &TopicConfig) -> TimestampMs 
     }
 }
 
-/// Kafka's `LogSegment.shouldRoll`.
+/// Kafka's `LogSegment.shouldRoll`; `log` is the number of the log, for the jitter.
 fn should_roll(
+    log: u64,
     segment: &Segment,
     header: &BatchHeader,
     bytes: u64,
@@ -327,19 +329,5 @@ fn should_roll(
         Some(first) if first >= 0 => header.max_timestamp.saturating_sub(first),
         _ => now_ms.saturating_sub(segment.created_ms),
     };
-    waited
-        > config
-            .segment_ms
-            .saturating_sub(jitter(segment.base_offset, config))
-}
-
-/// Spreads the rolls of segments that began together.
-fn jitter(base_offset: Offset, config: &TopicConfig) -> i64 {
-    if config.segment_jitter_ms <= 0 {
-        return 0;
-    }
-    let mixed = base_offset
-        .wrapping_add(1)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed());
-    (mixed >> 16).rem_euclid(config.segment_jitter_ms)
+    waited > segment_age_max(config).saturating_sub(roll_jitter(log, segment.base_offset, config))
 }

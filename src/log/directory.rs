@@ -18,6 +18,7 @@ use super::manager::FlushListener;
 use super::manifest::Manifest;
 use super::names;
 use super::tail_cache::TailCache;
+use super::tasks::TaskQueue;
 use crate::time::Clock;
 use crate::types::{Offset, TopicId, TopicPartition};
 
@@ -35,6 +36,7 @@ pub(super) struct Shared {
     pub pool: Arc<FilePool>,
     pub cache: Arc<TailCache>,
     pub clock: Arc<dyn Clock>,
+    pub tasks: Arc<TaskQueue>,
     pub producer_id_expiration_ms: i64,
 }
 
@@ -53,6 +55,7 @@ pub(super) struct Directory {
     pub disk: Arc<dyn Disk>,
     pub cache: Arc<TailCache>,
     pub clock: Arc<dyn Clock>,
+    pub tasks: Arc<TaskQueue>,
     pub producer_id_expiration_ms: i64,
     pub flush_queue: FlushQueue,
     pub executor: Arc<ThreadPool>,
@@ -126,6 +129,7 @@ impl Directory {
             disk: Arc::clone(disk),
             cache: Arc::clone(&shared.cache),
             clock: Arc::clone(&shared.clock),
+            tasks: Arc::clone(&shared.tasks),
             producer_id_expiration_ms: shared.producer_id_expiration_ms,
             flush_queue: FlushQueue::new(),
             executor: Arc::new(ThreadPool::new(
@@ -187,6 +191,24 @@ impl Directory {
 
     pub(super) fn set_listener(&self, listener: Arc<dyn FlushListener>) {
         *self.listener.write() = Some(listener);
+    }
+
+    pub(super) fn listener(&self) -> Option<Arc<dyn FlushListener>> {
+        self.listener.read().clone()
+    }
+
+    /// How far retention may go in a log; `None` where nobody answers for the partition any more.
+    pub(super) fn high_watermark(&self, log: &Log) -> Option<Offset> {
+        match self.listener() {
+            Some(listener) => listener.high_watermark(log.topic_partition()),
+            None => Some(log.flushed_offset()),
+        }
+    }
+
+    pub(super) fn log_start_moved(&self, partition: &TopicPartition, log_start: Offset) {
+        if let Some(listener) = self.listener() {
+            listener.log_start_moved(partition, log_start);
+        }
     }
 
     pub(super) fn flushed(&self, partition: &TopicPartition, offset: Offset) {
@@ -280,15 +302,21 @@ impl Directory {
         self.log_starts.lock().get(partition).copied()
     }
 
-    /// Stores a partition's log start; durable on return.
-    pub(super) fn store_log_start(
-        &self,
-        partition: &TopicPartition,
-        offset: Offset,
-    ) -> Result<(), LogError> {
+    /// Stores where some logs start from now on; durable on return.
+    pub(super) fn store_log_starts(&self, moved: &[(Arc<Log>, Offset)]) -> Result<(), LogError> {
         let mut starts = self.log_starts.lock();
         let mut changed = starts.clone();
-        changed.insert(partition.clone(), offset);
+        for (log, offset) in moved {
+            // Asked under the lock under which a deleted log's start is forgotten: that of its
+            // successor is none of its.
+            if !log.is_deleted() {
+                let stored = changed.entry(log.topic_partition().clone()).or_insert(0);
+                *stored = (*offset).max(*stored);
+            }
+        }
+        if changed == *starts {
+            return Ok(());
+        }
         let text = checkpoint::offsets_to_text(&changed);
         let path = self.path.join(names::LOG_START_CHECKPOINT);
         replace_file(&*self.disk, &path, text.as_bytes(), true)?;

@@ -6,8 +6,11 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use rustix::fs::FlockOperation;
+
+use crate::types::TimestampMs;
 
 /// How a file is opened. Every mode may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +59,10 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Writes all of both parts, one behind the other, in one system call where the disk allows it.
     fn write_at(&self, head: &[u8], tail: &[u8], position: u64) -> io::Result<()>;
     fn bytes(&self) -> io::Result<u64>;
+    /// When it was last written to, in milliseconds since 1970.
+    fn modified_ms(&self) -> io::Result<TimestampMs> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     fn truncate(&self, bytes: u64) -> io::Result<()>;
     /// `fdatasync`: content and length are durable, the name is not.
     fn sync(&self) -> io::Result<()>;
@@ -186,6 +193,12 @@ impl DiskFile for RealFile {
         Ok(self.0.metadata()?.len())
     }
 
+    fn modified_ms(&self) -> io::Result<TimestampMs> {
+        let since = self.0.metadata()?.modified()?.duration_since(UNIX_EPOCH);
+        let ms = since.map_or(0, |since| since.as_millis());
+        Ok(TimestampMs::try_from(ms).unwrap_or(TimestampMs::MAX))
+    }
+
     fn truncate(&self, bytes: u64) -> io::Result<()> {
         self.0.set_len(bytes)
     }
@@ -240,7 +253,7 @@ pub(crate) fn replace_file(
     }
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_os_string();
     name.push(suffix);
     PathBuf::from(name)

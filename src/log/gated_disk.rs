@@ -88,6 +88,9 @@ impl DiskFile for GatedFile {
     fn bytes(&self) -> std::io::Result<u64> {
         self.0.bytes()
     }
+    fn modified_ms(&self) -> std::io::Result<crate::types::TimestampMs> {
+        self.0.modified_ms()
+    }
     fn truncate(&self, bytes: u64) -> std::io::Result<()> {
         self.0.truncate(bytes)
     }

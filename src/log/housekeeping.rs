@@ -1,126 +1,72 @@
-//! What is done from time to time: checkpoints, producer expiry, removal of deleted directories.
+//! What is done from time to time: checkpoints, producer expiry, retention, removal of what was deleted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
+use super::cleanup;
 use super::directory::Directory;
 use super::log::Log;
 use super::manager::LogManagerConfig;
 use super::names;
-use crate::time::{Clock, Deadlines};
+use super::tasks::{Task, TaskQueue, interval};
 
 /// A recovery point moves only past so many new bytes: moving it costs syncs, and so much is checked
 /// in a moment.
 const RECOVERY_POINT_BYTES: u64 = 16 << 20;
 
-/// What falls due.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Task {
-    RecoveryPoints,
-    LogStarts,
-    ProducerExpiry,
-    RemoveDirectory(PathBuf),
-}
+/// How soon retention looks again at logs that were opened for it.
+const OPENED_AFTER: Duration = Duration::from_secs(2);
 
-/// The tasks of all directories, and the thread that runs them.
+/// Runs the tasks of all directories on its thread.
 #[derive(Debug)]
 pub(super) struct Housekeeping {
-    state: Mutex<State>,
-    wake: Condvar,
+    tasks: Arc<TaskQueue>,
     directories: Vec<Arc<Directory>>,
-    clock: Arc<dyn Clock>,
     recovery_points_every: Duration,
     log_starts_every: Duration,
     producer_expiry_every: Duration,
-}
-
-#[derive(Debug)]
-struct State {
-    due: Deadlines<Task>,
-    stopped: bool,
-}
-
-fn interval(ms: i64) -> Duration {
-    // An interval of zero would never rest; one of centuries is no Instant.
-    Duration::from_millis(ms.clamp(1, 86_400_000 * 365).unsigned_abs())
+    retention_every: Duration,
 }
 
 impl Housekeeping {
     pub(super) fn new(
         config: &LogManagerConfig,
         directories: Vec<Arc<Directory>>,
-        clock: Arc<dyn Clock>,
+        tasks: Arc<TaskQueue>,
     ) -> Self {
-        let first = clock.now() + interval(config.initial_task_delay_ms);
-        let mut due = Deadlines::new();
-        for task in [Task::RecoveryPoints, Task::LogStarts, Task::ProducerExpiry] {
-            due.set(task, first);
+        let first = interval(config.initial_task_delay_ms);
+        for task in [
+            Task::RecoveryPoints,
+            Task::LogStarts,
+            Task::ProducerExpiry,
+            Task::Retention,
+        ] {
+            tasks.set(task, first);
         }
         for directory in &directories {
             let entries = directory.disk.list(&directory.path).unwrap_or_default();
             for entry in entries {
                 if entry.is_directory && names::is_deleted_directory(&entry.name) {
                     let path = directory.path.join(entry.name);
-                    due.set(Task::RemoveDirectory(path), clock.now());
+                    tasks.set(Task::RemoveDirectory(path), Duration::ZERO);
                 }
             }
         }
         Self {
-            state: Mutex::new(State {
-                due,
-                stopped: false,
-            }),
-            wake: Condvar::new(),
+            tasks,
             directories,
-            clock,
             recovery_points_every: interval(config.flush_offset_checkpoint_interval_ms),
             log_starts_every: interval(config.flush_start_offset_checkpoint_interval_ms),
             producer_expiry_every: interval(config.producer_id_expiration_check_interval_ms),
+            retention_every: interval(config.retention_check_interval_ms),
         }
-    }
-
-    /// Removes a directory after a time.
-    pub(super) fn remove_later(&self, path: PathBuf, delay_ms: i64) {
-        let due = self.clock.now() + interval(delay_ms);
-        self.state.lock().due.set(Task::RemoveDirectory(path), due);
-        self.wake.notify_one();
-    }
-
-    pub(super) fn stop(&self) {
-        self.state.lock().stopped = true;
-        self.wake.notify_all();
     }
 
     /// The thread's body.
     pub(super) fn run(&self) {
-        while let Some(task) = self.next() {
-            self.run_task(&task);
-        }
-    }
-
-    fn next(&self) -> Option<Task> {
-        let mut state = self.state.lock();
-        loop {
-            if state.stopped {
-                return None;
-            }
-            let now = self.clock.now();
-            if let Some(task) = state.due.pop_due(now) {
-                if let Some(every) = self.every(&task) {
-                    state.due.set(task.clone(), now + every);
-                }
-                return Some(task);
-            }
-            match state.due.next_due() {
-                Some(due) => {
-                    self.wake
-                        .wait_for(&mut state, due.saturating_duration_since(now));
-                }
-                None => self.wake.wait(&mut state),
-            }
+        while let Some(task) = self.tasks.next(|task| self.every(task)) {
+            self.run_task(task);
         }
     }
 
@@ -129,19 +75,24 @@ impl Housekeeping {
             Task::RecoveryPoints => Some(self.recovery_points_every),
             Task::LogStarts => Some(self.log_starts_every),
             Task::ProducerExpiry => Some(self.producer_expiry_every),
-            Task::RemoveDirectory(_) => None,
+            Task::Retention => Some(self.retention_every),
+            Task::RemoveFiles(_) | Task::RemoveDirectory(_) => None,
         }
     }
 
-    fn run_task(&self, task: &Task) {
+    fn online(&self) -> impl Iterator<Item = &Arc<Directory>> {
+        self.directories.iter().filter(|d| d.is_online())
+    }
+
+    fn run_task(&self, task: Task) {
         match task {
             Task::RecoveryPoints => {
-                for directory in self.directories.iter().filter(|d| d.is_online()) {
+                for directory in self.online() {
                     move_recovery_points(directory, RECOVERY_POINT_BYTES);
                 }
             }
             Task::LogStarts => {
-                for directory in self.directories.iter().filter(|d| d.is_online()) {
+                for directory in self.online() {
                     directory.write_log_starts();
                 }
             }
@@ -150,21 +101,43 @@ impl Housekeeping {
                     log.expire_producers();
                 }
             }
-            Task::RemoveDirectory(path) => self.remove(path),
+            Task::Retention => {
+                let mut again = false;
+                for directory in self.online() {
+                    again |= cleanup::clean_up(directory, &self.tasks);
+                }
+                if again {
+                    let soon = OPENED_AFTER.min(self.retention_every);
+                    self.tasks.set(Task::Retention, soon);
+                }
+            }
+            Task::RemoveFiles(files) => self.remove_files(&files),
+            Task::RemoveDirectory(path) => self.remove_directory(&path),
         }
     }
 
-    fn remove(&self, path: &Path) {
-        let directory = self.directories.iter().find(|d| path.starts_with(&d.path));
-        let Some(directory) = directory else {
-            return;
-        };
-        match directory.disk.remove_directory(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(path = %path.display(), %error, "remove a deleted log");
+    /// Removes files that are no longer any log's.
+    pub(super) fn remove_files(&self, files: &[PathBuf]) {
+        for path in files {
+            if let Some(directory) = self.online().find(|d| path.starts_with(&d.path)) {
+                report(directory.disk.remove_file(path), path);
             }
-            _ => {}
         }
+    }
+
+    fn remove_directory(&self, path: &Path) {
+        if let Some(directory) = self.online().find(|d| path.starts_with(&d.path)) {
+            report(directory.disk.remove_directory(path), path);
+        }
+    }
+}
+
+fn report(removed: std::io::Result<()>, path: &Path) {
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(path = %path.display(), %error, "remove what was deleted");
+        }
+        _ => {}
     }
 }
 

@@ -151,6 +151,12 @@ pub(super) struct View {
     pub epochs: LeaderEpochs,
 }
 
+/// Whether an error says that there is no room, and not that the disk is broken.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
 /// What only the writer touches.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
@@ -301,25 +307,9 @@ impl Log {
         if to > self.flushed_offset() {
             self.flush()?;
         }
-        let _writer = self.writer.lock();
-        self.directory.store_log_start(&self.partition, to)?;
-        self.log_start.fetch_max(to, Ordering::AcqRel);
-        let (dropped, epochs) = {
-            let mut view = self.view.lock();
-            let kept = view
-                .segments
-                .partition_point(|segment| segment.base_offset <= to)
-                .saturating_sub(1);
-            let dropped: Vec<_> = view.segments.drain(..kept).collect();
-            let changed = view.epochs.truncate_from_start(to);
-            (dropped, changed.then(|| view.epochs.to_text()))
-        };
-        for segment in dropped {
-            self.files.remove_segment(segment.base_offset)?;
-        }
-        if let Some(text) = epochs {
-            self.write_epochs(&text);
-        }
+        let me = self.me.upgrade().map(|me| (me, to));
+        self.directory.store_log_starts(me.as_slice())?;
+        self.drop_below(to, false)?;
         Ok(self.log_start_offset())
     }
 
@@ -329,6 +319,10 @@ impl Log {
         if let Err(error) = replace_file(&*self.files.disk, &path, text.as_bytes(), false) {
             tracing::warn!(partition = %self.partition, %error, "write the leader epochs");
         }
+    }
+
+    pub(super) fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::Acquire)
     }
 
     pub(super) fn check_usable(&self) -> Result<(), LogError> {

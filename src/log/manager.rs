@@ -14,11 +14,12 @@ use super::disk::{Disk, RealDisk, replace_file};
 use super::files::FilePool;
 use super::flush;
 use super::housekeeping::Housekeeping;
-use super::manifest::{Manifest, ManifestEntry};
+use super::manifest::{Manifest, ManifestEntry, SegmentEntry};
 use super::names;
 use super::recovery::Opening;
 use super::segment::LogFiles;
 use super::tail_cache::TailCache;
+use super::tasks::{Task, TaskQueue, interval};
 use super::{Executor, Log, LogError};
 use crate::config::TopicConfig;
 use crate::time::Clock;
@@ -27,10 +28,27 @@ use crate::types::{Offset, TopicId, TopicPartition};
 /// Files that stay open: half of what the process may have, the rest is for sockets.
 const OPEN_FILES_MAX: u64 = 8192;
 
-/// Hears of every flush, on a thread that flushes; must not block.
+/// Hears of what happens in the logs, on threads of theirs, and answers for the partitions; must not
+/// block.
 pub trait FlushListener: std::fmt::Debug + Send + Sync {
     /// All below `flushed_offset` of this partition is on disk.
     fn flushed(&self, partition: &TopicPartition, flushed_offset: Offset);
+    /// The end of what consumers may see of a partition: retention goes no further. `None` for one that
+    /// nobody answers for.
+    fn high_watermark(&self, _partition: &TopicPartition) -> Option<Offset> {
+        None
+    }
+    /// The log begins later than before.
+    fn log_start_moved(&self, _partition: &TopicPartition, _log_start: Offset) {}
+    /// The configuration of a partition whose log may not be open.
+    fn topic_config(&self, _partition: &TopicPartition) -> Option<Arc<TopicConfig>> {
+        None
+    }
+    /// Retention has something to remove in a log that is not open: have it opened. False if nobody
+    /// will.
+    fn open(&self, _partition: &TopicPartition) -> bool {
+        false
+    }
     /// A flush of one partition took so long, by the clock.
     fn flush_took(&self, _time: std::time::Duration) {}
     /// The directory is gone: its partitions answer KAFKA_STORAGE_ERROR from now on.
@@ -47,6 +65,7 @@ pub struct LogManagerConfig {
     pub initial_task_delay_ms: i64,
     pub flush_offset_checkpoint_interval_ms: i64,
     pub flush_start_offset_checkpoint_interval_ms: i64,
+    pub retention_check_interval_ms: i64,
     pub producer_id_expiration_ms: i64,
     pub producer_id_expiration_check_interval_ms: i64,
     pub recovery_threads: usize,
@@ -70,6 +89,15 @@ pub struct LogAtRest {
     pub log_end_offset: Offset,
     pub size_bytes: u64,
     pub segment_count: usize,
+}
+
+/// What becomes of a directory that is no partition's any more.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    /// Its topic was deleted: it is removed after a while.
+    Deleted { delay_ms: i64 },
+    /// Nobody knows why it is here: it is kept for an operator.
+    Stray,
 }
 
 /// All logs.
@@ -99,11 +127,13 @@ impl LogManager {
         clock: Arc<dyn Clock>,
         disk: Arc<dyn Disk>,
     ) -> Result<Arc<Self>, LogError> {
+        let tasks = Arc::new(TaskQueue::new(Arc::clone(&clock)));
         let shared = Shared {
+            tasks: Arc::clone(&tasks),
             pool: Arc::new(FilePool::new(Arc::clone(&disk), open_files_max())),
             cache: Arc::new(TailCache::new(config.tail_cache_bytes)),
             producer_id_expiration_ms: config.producer_id_expiration_ms,
-            clock: Arc::clone(&clock),
+            clock,
             disk,
         };
         let owner = Owner {
@@ -125,7 +155,7 @@ impl LogManager {
         if directories.is_empty() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no log directory works").into());
         }
-        let housekeeping = Arc::new(Housekeeping::new(&config, directories.clone(), clock));
+        let housekeeping = Arc::new(Housekeeping::new(&config, directories.clone(), tasks));
         let manager = Arc::new(Self {
             directories,
             shared,
@@ -160,7 +190,7 @@ impl LogManager {
     }
 
     fn stop_threads(&self) {
-        self.housekeeping.stop();
+        self.shared.tasks.stop();
         for directory in &self.directories {
             directory.flush_queue.stop();
         }
@@ -180,8 +210,8 @@ impl LogManager {
     /// The log of a partition: opened (and recovered) if it has files, else empty and without files
     /// until its first record. May block: call it on the partition's executor lane.
     ///
-    /// Files of another topic id under this name are of a topic that was deleted meanwhile: they are
-    /// put aside as `…-stray`.
+    /// Files of another topic id under this name are of a topic that was deleted: those of a log that was
+    /// open are removed as [`Self::delete`] does, those that an earlier run left are put aside as `…-stray`.
     pub fn log(
         &self,
         partition: &TopicPartition,
@@ -197,20 +227,18 @@ impl LogManager {
                 log.set_config(config);
                 return Ok(Arc::clone(log));
             }
+            // The registry said so to somebody who is on his way here to delete it.
+            let delay_ms = log.config().file_delete_delay_ms;
             let old = open.take();
-            self.put_aside(
-                directory,
-                partition,
-                old.as_ref(),
-                names::STRAY_DIRECTORY_SUFFIX,
-            )?;
+            let fate = Fate::Deleted { delay_ms };
+            self.put_aside(directory, partition, old.as_ref(), fate)?;
         }
         let found = self.topic_id_of(directory, partition);
         if topic_id == TopicId::ZERO {
             topic_id = found.unwrap_or(TopicId::ZERO);
         } else if let Some(other) = found.filter(|id| *id != topic_id && *id != TopicId::ZERO) {
             tracing::warn!(%partition, found = %other, wanted = %topic_id, "files of a deleted topic are put aside");
-            self.put_aside(directory, partition, None, names::STRAY_DIRECTORY_SUFFIX)?;
+            self.put_aside(directory, partition, None, Fate::Stray)?;
         }
         let files = LogFiles {
             id: self.log_ids.fetch_add(1, Ordering::Relaxed),
@@ -279,20 +307,31 @@ impl LogManager {
         Ok((directory, directory.place(partition)))
     }
 
-    /// Renames the partition's directory to `…-delete` and removes it after `file.delete.delay.ms`.
-    pub fn delete(&self, partition: &TopicPartition) -> Result<(), LogError> {
+    /// Renames the directory of a deleted topic's partition to `…-delete` and removes it after
+    /// `delay_ms`. Files of another topic id are left alone: they are of a topic made anew, whose first
+    /// request was faster than this.
+    pub fn delete(
+        &self,
+        partition: &TopicPartition,
+        topic_id: TopicId,
+        delay_ms: i64,
+    ) -> Result<(), LogError> {
         for directory in &self.directories {
             let Some(slot) = directory.slot(partition) else {
                 continue;
             };
             let mut open = slot.log.lock();
+            let found = match open.as_ref() {
+                Some(log) => Some(log.topic_id()),
+                None => self.topic_id_of(directory, partition),
+            };
+            let unknown = |id: &TopicId| *id == TopicId::ZERO;
+            if found.is_some_and(|found| found != topic_id && !unknown(&found)) {
+                continue;
+            }
             let log = open.take();
-            self.put_aside(
-                directory,
-                partition,
-                log.as_ref(),
-                names::DELETED_DIRECTORY_SUFFIX,
-            )?;
+            let fate = Fate::Deleted { delay_ms };
+            self.put_aside(directory, partition, log.as_ref(), fate)?;
         }
         Ok(())
     }
@@ -303,12 +342,7 @@ impl LogManager {
             let slot = directory.slot(partition);
             let mut open = slot.as_ref().map(|slot| slot.log.lock());
             let log = open.as_mut().and_then(|open| open.take());
-            self.put_aside(
-                directory,
-                partition,
-                log.as_ref(),
-                names::STRAY_DIRECTORY_SUFFIX,
-            )?;
+            self.put_aside(directory, partition, log.as_ref(), Fate::Stray)?;
         }
         Ok(())
     }
@@ -319,16 +353,19 @@ impl LogManager {
         directory: &Directory,
         partition: &TopicPartition,
         log: Option<&Arc<Log>>,
-        suffix: &str,
+        fate: Fate,
     ) -> Result<(), LogError> {
-        let mut delay_ms = TopicConfig::default().file_delete_delay_ms;
         if let Some(log) = log {
-            delay_ms = log.mark_deleted();
+            log.mark_deleted();
             self.shared.pool.forget_log(log.files.id);
             self.shared.cache.forget(log.files.id);
         }
         directory.forget(partition);
         let from = directory.path.join(partition.to_string());
+        let suffix = match fate {
+            Fate::Deleted { .. } => names::DELETED_DIRECTORY_SUFFIX,
+            Fate::Stray => names::STRAY_DIRECTORY_SUFFIX,
+        };
         let name = names::removed_directory(partition, uuid::Uuid::new_v4(), suffix);
         let to = directory.path.join(name);
         match self.shared.disk.rename(&from, &to) {
@@ -337,8 +374,9 @@ impl LogManager {
             Err(error) => return Err(error.into()),
         }
         self.shared.disk.sync_directory(&directory.path)?;
-        if suffix == names::DELETED_DIRECTORY_SUFFIX {
-            self.housekeeping.remove_later(to, delay_ms);
+        if let Fate::Deleted { delay_ms } = fate {
+            let task = Task::RemoveDirectory(to);
+            self.shared.tasks.set(task, interval(delay_ms));
         }
         Ok(())
     }
@@ -383,7 +421,7 @@ impl LogManager {
             Some(LogAtRest {
                 log_start_offset: entry.log_start,
                 log_end_offset: entry.log_end,
-                size_bytes: entry.segments.iter().map(|(_, bytes)| bytes).sum(),
+                size_bytes: entry.segments.iter().map(|segment| segment.bytes).sum(),
                 segment_count: entry.segments.len(),
             })
         })
@@ -453,6 +491,14 @@ impl LogManager {
         }
     }
 
+    /// Retention, now; true if it had logs opened.
+    #[cfg(test)]
+    pub(super) fn clean_up(&self) -> bool {
+        let clean =
+            |directory: &Arc<Directory>| super::cleanup::clean_up(directory, &self.shared.tasks);
+        self.directories.iter().map(clean).fold(false, |a, b| a | b)
+    }
+
     /// True once [`Self::close`] has begun.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
@@ -467,6 +513,9 @@ impl LogManager {
             directory.executor.stop();
         }
         self.stop_threads();
+        // Nobody reads any more, and the next start does not look for them.
+        self.housekeeping
+            .remove_files(&self.shared.tasks.take_files());
         for directory in self.directories.iter().filter(|d| d.is_online()) {
             if let Err(error) = close_directory(directory) {
                 tracing::error!(directory = %directory.path.display(), %error, "close a log directory");
@@ -554,18 +603,21 @@ impl Log {
             log_end,
             segments: segments
                 .iter()
-                .map(|segment| (segment.base_offset, segment.bytes()))
+                .map(|segment| SegmentEntry {
+                    base_offset: segment.base_offset,
+                    bytes: segment.bytes(),
+                    largest_timestamp: segment.known_timestamp(),
+                })
                 .collect(),
             epochs,
         }))
     }
 
-    /// Refuses further use; returns the topic's `file.delete.delay.ms`.
-    fn mark_deleted(&self) -> i64 {
+    /// Refuses further use.
+    fn mark_deleted(&self) {
         self.deleted.store(true, Ordering::Release);
         // An append that runs ends first.
         drop(self.writer.lock());
-        self.config().file_delete_delay_ms
     }
 }
 

@@ -3,13 +3,16 @@
 //! ```text
 //! 0
 //! <crc32c of all lines below, hexadecimal>
-//! <topic> <partition> <topic id> <log start> <log end> <segments base:bytes,…> <epochs epoch:start,…>
+//! <topic> <partition> <topic id> <log start> <log end> <segments base:bytes:timestamp,…> <epochs epoch:start,…>
 //! ```
+//!
+//! The timestamp of a segment is its largest, left out where it was not known at the stop.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use super::leader_epochs::LeaderEpochs;
-use crate::types::{Offset, TopicId, TopicPartition};
+use crate::types::{Offset, TimestampMs, TopicId, TopicPartition};
 
 const VERSION: &str = "0";
 
@@ -19,9 +22,17 @@ pub(super) struct ManifestEntry {
     pub topic_id: TopicId,
     pub log_start: Offset,
     pub log_end: Offset,
-    /// Base offset and bytes of each segment.
-    pub segments: Vec<(Offset, u64)>,
+    pub segments: Vec<SegmentEntry>,
     pub epochs: LeaderEpochs,
+}
+
+/// One segment at the moment of the stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SegmentEntry {
+    pub base_offset: Offset,
+    pub bytes: u64,
+    /// What retention by time goes by, if it is known.
+    pub largest_timestamp: Option<TimestampMs>,
 }
 
 /// All partitions of one directory.
@@ -43,20 +54,28 @@ impl Manifest {
         self.entries.get(partition)
     }
 
+    /// Up to `count` entries behind the partition `after`.
+    pub(super) fn some_after(
+        &self,
+        after: Option<&TopicPartition>,
+        count: usize,
+    ) -> Vec<(TopicPartition, ManifestEntry)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let entries = self.entries.range((from, Bound::Unbounded));
+        let entries = entries.take(count);
+        entries.map(|(a, b)| (a.clone(), b.clone())).collect()
+    }
+
     pub(super) fn to_text(&self) -> String {
         let mut lines = String::new();
         for (partition, entry) in &self.entries {
-            let pairs = |pairs: &mut dyn Iterator<Item = (i64, u64)>| {
-                let texts: Vec<String> = pairs.map(|(a, b)| format!("{a}:{b}")).collect();
-                match texts.is_empty() {
-                    true => "-".to_owned(),
-                    false => texts.join(","),
-                }
-            };
-            let segments = pairs(&mut entry.segments.iter().copied());
+            let segments = list(entry.segments.iter().map(|segment| {
+                let timestamp = segment.largest_timestamp;
+                let timestamp = timestamp.map_or_else(String::new, |time| format!(":{time}"));
+                format!("{}:{}{timestamp}", segment.base_offset, segment.bytes)
+            }));
             let epochs = entry.epochs.entries().iter();
-            let epochs =
-                pairs(&mut epochs.map(|&(epoch, start)| (epoch.into(), start.unsigned_abs())));
+            let epochs = list(epochs.map(|(epoch, start)| format!("{epoch}:{start}")));
             lines.push_str(&format!(
                 "{} {} {} {} {} {segments} {epochs}\n",
                 partition.topic,
@@ -99,28 +118,45 @@ fn parse_line(line: &str) -> Option<(TopicPartition, ManifestEntry)> {
         return None;
     };
     let mut cache = LeaderEpochs::default();
-    for (epoch, start) in parse_pairs(epochs)? {
-        cache.assign(i32::try_from(epoch).ok()?, i64::try_from(start).ok()?);
+    for epoch in elements(epochs) {
+        let (epoch, start) = epoch.split_once(':')?;
+        cache.assign(epoch.parse().ok()?, start.parse().ok()?);
     }
     let entry = ManifestEntry {
         topic_id: TopicId::parse(topic_id)?,
         log_start: log_start.parse().ok()?,
         log_end: log_end.parse().ok()?,
-        segments: parse_pairs(segments)?,
+        segments: elements(segments)
+            .map(parse_segment)
+            .collect::<Option<_>>()?,
         epochs: cache,
     };
     Some((TopicPartition::new(topic, partition.parse().ok()?), entry))
 }
 
-fn parse_pairs(text: &str) -> Option<Vec<(i64, u64)>> {
-    if text == "-" {
-        return Some(Vec::new());
+fn parse_segment(text: &str) -> Option<SegmentEntry> {
+    let (base_offset, rest) = text.split_once(':')?;
+    let (bytes, timestamp) = match rest.split_once(':') {
+        Some((bytes, timestamp)) => (bytes, Some(timestamp.parse().ok()?)),
+        None => (rest, None),
+    };
+    Some(SegmentEntry {
+        base_offset: base_offset.parse().ok()?,
+        bytes: bytes.parse().ok()?,
+        largest_timestamp: timestamp,
+    })
+}
+
+fn list(elements: impl Iterator<Item = String>) -> String {
+    let list = elements.collect::<Vec<_>>().join(",");
+    match list.is_empty() {
+        true => "-".to_owned(),
+        false => list,
     }
-    let pairs = text.split(',').map(|pair| {
-        let (a, b) = pair.split_once(':')?;
-        Some((a.parse().ok()?, b.parse().ok()?))
-    });
-    pairs.collect()
+}
+
+fn elements(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').filter(move |_| list != "-")
 }
 
 #[cfg(test)]
@@ -139,7 +175,18 @@ mod tests {
                 topic_id: TopicId(*b"0123456789abcdef"),
                 log_start: 5,
                 log_end: 90,
-                segments: vec![(0, 100), (50, 2_000)],
+                segments: vec![
+                    SegmentEntry {
+                        base_offset: 0,
+                        bytes: 100,
+                        largest_timestamp: Some(1_700_000_000_000),
+                    },
+                    SegmentEntry {
+                        base_offset: 50,
+                        bytes: 2_000,
+                        largest_timestamp: None,
+                    },
+                ],
                 epochs,
             },
         );
@@ -154,7 +201,14 @@ mod tests {
             },
         );
         let text = manifest.to_text();
-        assert_eq!(Manifest::from_text(&text), Some(manifest));
+        assert_eq!(Manifest::from_text(&text), Some(manifest.clone()));
+        let names = |after: Option<&TopicPartition>, count| -> Vec<String> {
+            let some = manifest.some_after(after, count);
+            some.iter().map(|(name, _)| name.to_string()).collect()
+        };
+        assert_eq!(names(None, 1), ["a-b-3"]);
+        assert_eq!(names(Some(&TopicPartition::new("a-b", 3)), 9), ["z-0"]);
+        assert_eq!(names(Some(&TopicPartition::new("z", 0)), 9), [""; 0]);
         for index in 0..text.len() {
             let mut damaged = text.clone().into_bytes();
             damaged[index] ^= 1;

@@ -11,6 +11,7 @@
 
 mod append;
 mod checkpoint;
+mod cleanup;
 mod directory;
 mod disk;
 mod executor;
@@ -28,9 +29,11 @@ mod producer_state;
 mod producers;
 mod read;
 mod recovery;
+mod retention;
 mod segment;
 mod segment_index;
 mod tail_cache;
+mod tasks;
 mod walk;
 
 pub use disk::{DirectoryEntry, Disk, DiskFile, DiskLock, OpenMode, RealDisk};

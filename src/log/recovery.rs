@@ -8,7 +8,7 @@ use super::directory::Directory;
 use super::disk::{DirectoryEntry, OpenMode, read_small_file, replace_file};
 use super::leader_epochs::LeaderEpochs;
 use super::log::{LogError, Opened};
-use super::manifest::ManifestEntry;
+use super::manifest::{ManifestEntry, SegmentEntry};
 use super::names::{self, FileKind};
 use super::segment::{LogFiles, Segment};
 use super::segment_index::{Loaded, PENDING_MAX, SegmentIndex, WalkPlan};
@@ -61,7 +61,10 @@ impl Opening<'_> {
     /// `None` if the files are not as they were left.
     fn remembered(&self, entry: ManifestEntry) -> Option<Opened> {
         let now_ms = self.directory.clock.wall_ms();
-        if let Some(&(base_offset, bytes)) = entry.segments.last() {
+        if let Some(&SegmentEntry {
+            base_offset, bytes, ..
+        }) = entry.segments.last()
+        {
             let path = self.files.path_of(base_offset, FileKind::Log);
             let file = self.directory.disk.open(&path, OpenMode::Read);
             let unchanged = match file.and_then(|file| file.bytes()) {
@@ -78,26 +81,41 @@ impl Opening<'_> {
             log_start: entry.log_start,
             log_end: entry.log_end,
             segments: segments
-                .map(|&(base, bytes)| Arc::new(Segment::unloaded(base, now_ms, bytes)))
+                .map(|entry| {
+                    let segment = Segment::unloaded(entry.base_offset, now_ms, entry.bytes);
+                    if let Some(largest) = entry.largest_timestamp {
+                        segment.note_timestamp(largest);
+                    }
+                    Arc::new(segment)
+                })
                 .collect(),
             epochs: entry.epochs,
             looked_at: false,
         })
     }
 
-    /// Base offsets and bytes of the segment files, and nothing left of deletions.
+    /// Base offsets and bytes of the segment files. What is left of deletions goes.
     fn segments(&self, entries: &[DirectoryEntry]) -> Result<Vec<(Offset, u64)>, LogError> {
-        let mut segments = BTreeMap::new();
+        let parsed = |entry: &DirectoryEntry| names::parse_segment_file(&entry.name);
+        let segments: BTreeMap<Offset, u64> = entries
+            .iter()
+            .filter_map(|entry| match parsed(entry)? {
+                (base_offset, FileKind::Log) => Some((base_offset, entry.bytes)),
+                _ => None,
+            })
+            .collect();
         for entry in entries {
-            if let Some((base_offset, FileKind::Log)) = names::parse_segment_file(&entry.name) {
-                segments.insert(base_offset, entry.bytes);
-            } else if entry.name.ends_with(names::DELETED_FILE_SUFFIX)
-                || entry.name.ends_with(".tmp")
-            {
-                let _ = self
-                    .directory
-                    .disk
-                    .remove_file(&self.files.path.join(&entry.name));
+            let left = match parsed(entry) {
+                // A snapshot is of the log, not of a segment.
+                Some((_, FileKind::Log | FileKind::ProducerSnapshot)) => false,
+                Some((base_offset, _)) => !segments.contains_key(&base_offset),
+                None => {
+                    entry.name.ends_with(names::DELETED_FILE_SUFFIX) || entry.name.ends_with(".tmp")
+                }
+            };
+            if left {
+                let path = self.files.path.join(&entry.name);
+                let _ = self.directory.disk.remove_file(&path);
             }
         }
         Ok(segments.into_iter().collect())
@@ -142,12 +160,14 @@ impl Opening<'_> {
             .get(self.partition)
             .copied()
             .unwrap_or(0);
+        let log_start = self.directory.log_start(self.partition).unwrap_or(0);
         let mut segments: Vec<Arc<Segment>> = Vec::new();
         let mut checked = Vec::new();
         let mut log_end = found.first().map_or(0, |&(base, _)| base);
         for (number, &(base, bytes)) in found.iter().enumerate() {
             let next = found.get(number + 1).map(|&(next, _)| next);
-            if next.is_some_and(|next| next <= recovery_point) {
+            // What is below the log's start is on its way out.
+            if next.is_some_and(|next| next <= recovery_point.max(log_start)) {
                 segments.push(Arc::new(Segment::unloaded(base, now_ms, bytes)));
                 log_end = next.unwrap_or(base);
                 continue;

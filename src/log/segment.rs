@@ -1,13 +1,14 @@
 //! One segment of a log: a file of batches and its index.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::disk::{Disk, DiskFile, OpenMode};
+use super::disk::{Disk, DiskFile, OpenMode, with_suffix};
 use super::files::{FileKey, FilePool};
 use super::index::{self, IndexEntry, OffsetEntry, TimeEntry};
 use super::names::{self, FileKind};
@@ -36,23 +37,23 @@ impl LogFiles {
         kind: FileKind,
         mode: OpenMode,
     ) -> io::Result<Arc<dyn DiskFile>> {
-        let key = FileKey {
+        let key = self.key(base_offset, kind);
+        self.pool
+            .open(key, mode, || self.path_of(base_offset, kind))
+    }
+
+    fn key(&self, base_offset: Offset, kind: FileKind) -> FileKey {
+        FileKey {
             log: self.id,
             base_offset,
             kind,
-        };
-        self.pool
-            .open(key, mode, || self.path_of(base_offset, kind))
+        }
     }
 
     /// Removes a segment's files. Those who read one go on reading.
     pub(crate) fn remove_segment(&self, base_offset: Offset) -> io::Result<()> {
         for kind in FileKind::ALL {
-            self.pool.forget(&FileKey {
-                log: self.id,
-                base_offset,
-                kind,
-            });
+            self.pool.forget(&self.key(base_offset, kind));
             match self.disk.remove_file(&self.path_of(base_offset, kind)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -60,7 +61,28 @@ impl LogFiles {
         }
         Ok(())
     }
+
+    /// Renames a segment's files to `….deleted` and returns their new names. Those who read one go on
+    /// reading.
+    pub(crate) fn put_segment_aside(&self, base_offset: Offset) -> io::Result<Vec<PathBuf>> {
+        let mut put_aside = Vec::new();
+        // The records last: what is there without them is of no segment.
+        for kind in FileKind::ALL.into_iter().rev() {
+            let from = self.path_of(base_offset, kind);
+            let to = with_suffix(&from, names::DELETED_FILE_SUFFIX);
+            match self.disk.rename(&from, &to) {
+                Ok(()) => put_aside.push(to),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            // Only now: nobody opens it again by its old name.
+            self.pool.forget(&self.key(base_offset, kind));
+        }
+        Ok(put_aside)
+    }
 }
+
+const NOTHING_NOTED: TimestampMs = TimestampMs::MIN;
 
 /// One segment. Only the log's writer changes it; anyone reads what `bytes` covers.
 #[derive(Debug)]
@@ -69,6 +91,8 @@ pub(crate) struct Segment {
     /// When it was made (or found), for rolling an untimed segment.
     pub created_ms: TimestampMs,
     bytes: AtomicU64,
+    /// What the time index's end, the manifest or the file's time said, while the index is not loaded.
+    noted_timestamp: AtomicI64,
     pub index: Mutex<SegmentIndex>,
     /// Held by the one who writes index entries.
     writing_index: Mutex<()>,
@@ -117,6 +141,7 @@ impl Segment {
             base_offset,
             created_ms,
             bytes: AtomicU64::new(bytes),
+            noted_timestamp: AtomicI64::new(NOTHING_NOTED),
             index: Mutex::new(index),
             writing_index: Mutex::new(()),
         }
@@ -133,6 +158,77 @@ impl Segment {
 
     pub(crate) fn log_file(&self, files: &LogFiles) -> io::Result<Arc<dyn DiskFile>> {
         files.open(self.base_offset, FileKind::Log, OpenMode::Write)
+    }
+
+    /// Remembers what is known of the timestamps without loading the index.
+    pub(crate) fn note_timestamp(&self, largest: TimestampMs) {
+        self.noted_timestamp.store(largest, Ordering::Relaxed);
+    }
+
+    /// The largest timestamp as far as it is known without I/O, for the manifest.
+    pub(crate) fn known_timestamp(&self) -> Option<TimestampMs> {
+        let index = self.index.lock();
+        let largest = index.max_timestamp.map(|(timestamp, _)| timestamp);
+        let noted = self.noted_timestamp.load(Ordering::Relaxed);
+        match index.loaded {
+            true => largest.filter(|largest| *largest >= 0),
+            false => Some(noted).filter(|noted| *noted != NOTHING_NOTED),
+        }
+    }
+
+    /// The largest timestamp of its records; where they have none, the time at which they were written.
+    ///
+    /// Of a segment whose index is not loaded the end of the time index is believed if it is in
+    /// `believed`: neither so old that the segment would go, nor from the future. Anything else is
+    /// checked against the batches.
+    pub(crate) fn largest_timestamp(
+        &self,
+        files: &LogFiles,
+        interval: u64,
+        believed: &RangeInclusive<TimestampMs>,
+    ) -> Result<TimestampMs, WalkError> {
+        if !self.index.lock().loaded {
+            let noted = match self.noted_timestamp.load(Ordering::Relaxed) {
+                NOTHING_NOTED => self.timestamp_at_end(files)?,
+                noted => Some(noted),
+            };
+            if let Some(noted) = noted {
+                self.note_timestamp(noted);
+                if believed.contains(&noted) {
+                    return Ok(noted);
+                }
+            }
+            match self.ensure_loaded(files, interval) {
+                // Damaged, and so not appended to any more: by what is known, the younger of both.
+                Err(WalkError::Bad { .. }) => {
+                    let written = self.log_file(files)?.modified_ms()?;
+                    return Ok(noted.map_or(written, |noted| noted.max(written)));
+                }
+                loaded => loaded?,
+            }
+        }
+        let largest = self.index.lock().max_timestamp;
+        match largest {
+            Some((timestamp, _)) if timestamp >= 0 => Ok(timestamp),
+            _ => Ok(self.log_file(files)?.modified_ms()?),
+        }
+    }
+
+    /// What the last entry of the time index says.
+    fn timestamp_at_end(&self, files: &LogFiles) -> io::Result<Option<TimestampMs>> {
+        let file = match files.open(self.base_offset, FileKind::TimeIndex, OpenMode::Write) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let whole = file.bytes()? / TimeEntry::BYTES as u64;
+        let Some(last) = whole.checked_sub(1) else {
+            return Ok(None);
+        };
+        let position = last * TimeEntry::BYTES as u64;
+        let mut entry = [0; TimeEntry::BYTES];
+        let read = file.read_at(&mut entry, position)?;
+        Ok(TimeEntry::read(&entry[..read]).map(|entry| entry.timestamp))
     }
 
     /// Looks at the index files once.

@@ -8,3 +8,4 @@ mod flushing;
 mod model;
 mod producers;
 mod recovery;
+mod retention;

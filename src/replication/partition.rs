@@ -229,6 +229,22 @@ impl Partition {
         }
     }
 
+    /// Lets fetches go that wait for more behind an offset that is gone: they hear of it.
+    pub(super) fn release_fetches_below(&self, log_start: Offset) {
+        let below =
+            |waiter: &Waiter| matches!(waiter, Waiter::Fetch { offset, .. } if *offset < log_start);
+        let fetches = {
+            let mut state = self.state.lock();
+            match state.waiters.is_empty() {
+                true => return,
+                false => state.waiters.take(below),
+            }
+        };
+        for waiter in fetches {
+            waiter.wake();
+        }
+    }
+
     /// Opens (and recovers) the log if that has not happened yet.
     pub fn open(self: &Arc<Self>) -> BoxFuture<'static, Result<(), ErrorCode>> {
         if self.log.get().is_some() {

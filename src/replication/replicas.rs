@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::FetchSessions;
 use super::partition::{Partition, Shared, lane};
+use crate::config::TopicConfig;
 use crate::log::{FlushListener, LogDirDescription, LogManager};
 use crate::metadata::{Image, ImageListener, Topic};
 use crate::telemetry::Metrics;
@@ -280,9 +281,11 @@ impl Replicas {
         partition.remove();
         let logs = Arc::clone(&self.shared.logs);
         let topic_partition = partition.topic_partition().clone();
+        let topic_id = partition.topic_id();
+        let delay_ms = partition.config().file_delete_delay_ms;
         let executor = self.shared.executor(&topic_partition);
         let job = move || {
-            if let Err(error) = logs.delete(&topic_partition) {
+            if let Err(error) = logs.delete(&topic_partition, topic_id, delay_ms) {
                 tracing::error!(partition = %topic_partition, %error, "delete the log");
             }
         };
@@ -366,6 +369,31 @@ impl FlushListener for Flushes {
         if let Some(partition) = self.find(partition) {
             partition.advance();
         }
+    }
+
+    fn high_watermark(&self, partition: &TopicPartition) -> Option<Offset> {
+        Some(self.find(partition)?.high_watermark())
+    }
+
+    fn log_start_moved(&self, partition: &TopicPartition, log_start: Offset) {
+        if let Some(partition) = self.find(partition) {
+            partition.release_fetches_below(log_start);
+        }
+    }
+
+    fn topic_config(&self, partition: &TopicPartition) -> Option<Arc<TopicConfig>> {
+        Some(self.find(partition)?.config())
+    }
+
+    fn open(&self, partition: &TopicPartition) -> bool {
+        let Some(partition) = self.find(partition) else {
+            return false;
+        };
+        // A failure is logged where it happens, and met again by whoever asks for the partition.
+        partition.on_lane(|partition| {
+            let _ = partition.open_here();
+        });
+        true
     }
 
     fn flush_took(&self, time: std::time::Duration) {

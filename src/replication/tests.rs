@@ -60,6 +60,7 @@ impl Fixture {
             initial_task_delay_ms: 30_000,
             flush_offset_checkpoint_interval_ms: 60_000,
             flush_start_offset_checkpoint_interval_ms: 60_000,
+            retention_check_interval_ms: 300_000,
             producer_id_expiration_ms: 86_400_000,
             producer_id_expiration_check_interval_ms: 600_000,
             recovery_threads: 1,
@@ -590,4 +591,23 @@ async fn a_restart_finds_everything_and_puts_strays_aside() {
 fn an_idle_partition_is_small() {
     let size = size_of::<Partition>() + size_of::<Arc<Partition>>();
     assert!(size < 400, "{size}");
+}
+
+#[tokio::test]
+async fn a_fetch_that_waits_below_the_log_start_hears_of_it() {
+    let fixture = Fixture::new();
+    let partition = fixture.create("t", 1, TopicConfig::default());
+    produce(&partition, &["old"], Acks::All).await;
+    let targets = [FetchTarget::new(Arc::clone(&partition), 0, 1 << 20)];
+    let waiting = fetch(&targets, limits(Duration::from_secs(60), 1 << 20));
+    let deleting = async {
+        while partition.state.lock().waiters.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(partition.delete_records(-1).await, Ok(1));
+    };
+    let start = SystemClock.now();
+    let (found, ()) = tokio::join!(waiting, deleting);
+    assert_eq!(found[0].as_ref().unwrap_err(), &ErrorCode::OffsetOutOfRange);
+    assert!(SystemClock.now() - start < Duration::from_secs(30));
 }

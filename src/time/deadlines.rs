@@ -49,6 +49,11 @@ impl<K: Ord + Clone> Deadlines<K> {
         self.by_time.keys().next().map(|(due, _)| *due)
     }
 
+    /// Every key, due or not.
+    pub fn into_keys(self) -> impl Iterator<Item = K> {
+        self.by_key.into_keys()
+    }
+
     pub fn len(&self) -> usize {
         self.by_key.len()
     }

@@ -265,3 +265,31 @@ fn what_was_not_opened_since_a_crash_is_not_called_clean() {
     let (_, manager) = open_faulty(directory.path());
     assert!(manager.unrecovered().is_empty());
 }
+
+#[test]
+fn retention_makes_room_on_a_full_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let (faults, manager) = open_faulty(directory.path());
+    let config = Arc::new(TopicConfig {
+        retention_bytes: 2_000,
+        ..(*small_segments()).clone()
+    });
+    let log = manager.log(&partition(), TOPIC_ID, config).unwrap();
+    for _ in 0..14 {
+        append(&log, batch(now(), &[&[7; 400]])).unwrap();
+    }
+    log.flush().unwrap();
+    faults.space.store(0, Ordering::SeqCst);
+    append(&log, batch(now(), &[&[7; 400]])).unwrap_err();
+    manager.clean_up();
+    assert_eq!(log.log_start_offset(), 8);
+    drop((log, manager));
+    // What the checkpoint could not hold the names of the files say.
+    faults.space.store(-1, Ordering::SeqCst);
+    let manager = open(directory.path());
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (8, 14));
+    assert_eq!(read_all(&log, 8).len(), 6);
+}

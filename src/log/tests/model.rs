@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::support::*;
+use super::support::{
+    TOPIC_ID, batches_of, bytes_of, compressed, idempotent, manager_config, partition, read_all,
+    small_segments,
+};
 use crate::config::TopicConfig;
 use crate::log::{Log, LogManager, TimestampOffset};
+use crate::time::ManualClock;
 use crate::types::{Compression, LeaderEpoch, Offset, TimestampMs};
 
 #[derive(Debug, Clone)]
@@ -28,6 +32,11 @@ enum Operation {
     },
     FindTime(TimestampMs),
     DeleteRecords(f64),
+    /// Retention that keeps this part of the bytes, and records from this time on.
+    Retain {
+        bytes: Option<f64>,
+        since: Option<TimestampMs>,
+    },
     Flush,
     MoveRecoveryPoint,
     Reopen,
@@ -54,6 +63,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => (0.0..1.0, 0..2_000_usize).prop_map(|(at, bytes_max)| Read { at, bytes_max }),
         2 => (0..6_000_i64).prop_map(FindTime),
         1 => (0.0..1.0).prop_map(DeleteRecords),
+        2 => (prop::option::of(0.0..1.2), prop::option::of(0..5_000_i64))
+            .prop_map(|(bytes, since)| Retain { bytes, since }),
         1 => Just(Flush),
         1 => Just(MoveRecoveryPoint),
         1 => Just(Reopen),
@@ -82,6 +93,17 @@ struct Tested {
     sequence: i32,
 }
 
+/// The time, which stands still.
+const NOW: TimestampMs = 10_000;
+
+fn open(path: &Path) -> Arc<LogManager> {
+    let config = crate::log::LogManagerConfig {
+        tail_cache_bytes: 0,
+        ..manager_config(path)
+    };
+    LogManager::open(config, Arc::new(ManualClock::new(NOW))).unwrap()
+}
+
 fn config() -> Arc<TopicConfig> {
     Arc::new(TopicConfig {
         // So that only the test decides what is on disk (but for rolls).
@@ -93,7 +115,7 @@ fn config() -> Arc<TopicConfig> {
 impl Tested {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let manager = open_uncached(directory.path());
+        let manager = open(directory.path());
         let log = manager.log(&partition(), TOPIC_ID, config()).unwrap();
         Self {
             directory,
@@ -118,7 +140,7 @@ impl Tested {
     fn append(&mut self, batch: crate::record::ValidBatch, timestamps: Vec<TimestampMs>) {
         let header = batch.header;
         let payload = batch.payload.to_vec();
-        let appended = self.log.append(batch, self.epoch, now()).unwrap();
+        let appended = self.log.append(batch, self.epoch, NOW).unwrap();
         assert!(!appended.duplicate);
         assert_eq!(appended.base_offset, self.end());
         self.batches.push(ModelBatch {
@@ -147,7 +169,7 @@ impl Tested {
                 self.append(batch, timestamps);
             }
             Operation::Produce => {
-                let time = now();
+                let time = NOW;
                 let batch = idempotent(7, 0, self.sequence, time, &[b"first", b"second"]);
                 self.append(batch, vec![time; 2]);
                 self.sequence += 2;
@@ -161,6 +183,7 @@ impl Tested {
                 assert_eq!(self.log.advance_log_start_offset(to).unwrap(), to);
                 self.log_start = to;
             }
+            Operation::Retain { bytes, since } => self.retain(bytes, since),
             Operation::Flush => assert_eq!(self.log.flush().unwrap(), self.end()),
             Operation::MoveRecoveryPoint => self.manager.move_recovery_points(0),
             Operation::Reopen => {
@@ -170,6 +193,74 @@ impl Tested {
             Operation::Crash { cut, damage } => self.crash(cut, damage),
         }
         self.check();
+    }
+
+    /// The rules of retention once more, the plain way: batch by batch over the segments that there are.
+    fn retain(&mut self, bytes: Option<f64>, since: Option<TimestampMs>) {
+        // All of it may go only where a power cut takes nothing back.
+        self.log.flush().unwrap();
+        let bases = self.log.segment_bases();
+        let mut sizes = vec![0; bases.len()];
+        let mut largest = vec![TimestampMs::MIN; bases.len()];
+        for batch in &self.batches {
+            let number = bases.partition_point(|&base| base <= batch.base_offset);
+            if let Some(number) = number.checked_sub(1) {
+                sizes[number] += batch.bytes as u64;
+                let time = *batch.timestamps.iter().max().unwrap();
+                largest[number] = largest[number].max(time);
+            }
+        }
+        let mut left: u64 = sizes.iter().sum();
+        let retained = bytes.map(|part| (left as f64 * part) as u64);
+        let mut gone = 0;
+        while bases
+            .get(gone + 1)
+            .is_some_and(|&next| next <= self.log_start)
+        {
+            left -= sizes[gone];
+            gone += 1;
+        }
+        while let Some(retained) = retained
+            && gone < bases.len()
+            && sizes[gone] > 0
+            && left >= retained + sizes[gone]
+        {
+            left -= sizes[gone];
+            gone += 1;
+        }
+        while let Some(since) = since
+            && gone < bases.len()
+            && sizes[gone] > 0
+            && largest[gone] < since
+        {
+            gone += 1;
+        }
+        if gone > 0 {
+            let start = bases.get(gone).copied().unwrap_or(self.end());
+            self.log_start = self.log_start.max(start);
+        }
+        self.log.set_config(Arc::new(TopicConfig {
+            retention_ms: since.map_or(-1, |since| NOW - since),
+            retention_bytes: retained.map_or(-1, |bytes| i64::try_from(bytes).unwrap()),
+            ..(*config()).clone()
+        }));
+        self.manager.clean_up();
+        self.log.set_config(config());
+        let mut expected = bases[gone..].to_vec();
+        if gone > 0 && gone == bases.len() {
+            expected.push(self.end());
+        }
+        assert_eq!(self.log.segment_bases(), expected);
+        let topic = self.directory.path().join("topic-0");
+        let files = fs::read_dir(topic).into_iter().flatten();
+        let mut on_disk: Vec<Offset> = files
+            .filter_map(|file| {
+                let name = file.unwrap().file_name().into_string().unwrap();
+                name.strip_suffix(".log")?.parse().ok()
+            })
+            .collect();
+        on_disk.sort_unstable();
+        assert_eq!(on_disk, expected);
     }
 
     fn repeat(&mut self, back: usize) {
@@ -186,7 +277,7 @@ impl Tested {
         }
         let time = batch.timestamps[0];
         let again = idempotent(7, 0, batch.sequence, time, &[b"first", b"second"]);
-        let appended = self.log.append(again, self.epoch, now()).unwrap();
+        let appended = self.log.append(again, self.epoch, NOW).unwrap();
         assert!(appended.duplicate);
         assert_eq!(appended.base_offset, batch.base_offset);
         assert_eq!(appended.last_offset, batch.last_offset);
@@ -238,7 +329,7 @@ impl Tested {
     }
 
     fn reopen(&mut self) {
-        self.manager = open_uncached(self.directory.path());
+        self.manager = open(self.directory.path());
         self.log = self.manager.log(&partition(), TOPIC_ID, config()).unwrap();
     }
 

@@ -267,7 +267,7 @@ fn a_deleted_log_goes_away_and_its_name_is_free_at_once() {
         .unwrap();
     old.advance_log_start_offset(5).unwrap();
     let read = old.read(6, 10, Offset::MAX, true).unwrap();
-    manager.delete(&partition()).unwrap();
+    manager.delete(&partition(), TOPIC_ID, 1).unwrap();
     assert!(append(&old, batch(1_000, &[b"late"])).is_err());
     assert!(old.read(6, 10, Offset::MAX, true).is_err());
     assert!(!bytes_of(&read).is_empty());

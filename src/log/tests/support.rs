@@ -24,6 +24,7 @@ pub(super) fn manager_config(path: &Path) -> LogManagerConfig {
         initial_task_delay_ms: 60_000,
         flush_offset_checkpoint_interval_ms: 60_000,
         flush_start_offset_checkpoint_interval_ms: 60_000,
+        retention_check_interval_ms: 300_000,
         producer_id_expiration_ms: 86_400_000,
         producer_id_expiration_check_interval_ms: 600_000,
         recovery_threads: 1,
