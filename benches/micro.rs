@@ -73,6 +73,7 @@ fn replicas(directory: &std::path::Path, partitions: usize) -> (Arc<LogManager>,
         retention_check_interval_ms: 300_000,
         producer_id_expiration_ms: 86_400_000,
         producer_id_expiration_check_interval_ms: 600_000,
+        reserved_bytes: 0,
         recovery_threads: 1,
     };
     let logs = LogManager::open(config, Arc::clone(&clock)).expect("a log directory");

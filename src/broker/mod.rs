@@ -385,6 +385,7 @@ fn log_config(config: &BrokerConfig, cluster_id: &str) -> LogManagerConfig {
         producer_id_expiration_check_interval_ms: i64::from(
             config.producer_id_expiration_check_interval_ms,
         ),
+        reserved_bytes: u64::try_from(config.log_dir_reserved_bytes).unwrap_or(0),
         recovery_threads: usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1),
     }
 }

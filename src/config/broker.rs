@@ -115,6 +115,8 @@ pub struct BrokerConfig {
     pub producer_id_expiration_check_interval_ms: i32,
     pub log_initial_task_delay_ms: i64,
     pub log_flush_offset_checkpoint_interval_ms: i32,
+    /// Room that users' records leave free on each disk.
+    pub log_dir_reserved_bytes: i64,
     pub log_flush_start_offset_checkpoint_interval_ms: i32,
     pub log_flush_scheduler_interval_ms: i64,
     pub log_retention_check_interval_ms: i64,
@@ -251,6 +253,7 @@ impl BrokerConfig {
             producer_id_expiration_check_interval_ms: read
                 .int("producer.id.expiration.check.interval.ms"),
             log_initial_task_delay_ms: read.long("log.initial.task.delay.ms"),
+            log_dir_reserved_bytes: read.long("log.dir.reserved.bytes"),
             log_flush_offset_checkpoint_interval_ms: read
                 .int("log.flush.offset.checkpoint.interval.ms"),
             log_flush_start_offset_checkpoint_interval_ms: read

@@ -8,8 +8,7 @@ use kafka_protocol::messages::delete_records_response::{
 use kafka_protocol::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 
 use super::{Context, RequestInfo};
-use crate::metadata::is_internal;
-use crate::types::{ErrorCode, NO_OFFSET, Offset};
+use crate::types::{ErrorCode, NO_OFFSET, Offset, is_internal_topic};
 
 pub(crate) async fn handle(
     context: &Context,
@@ -59,7 +58,7 @@ fn begin(
 ) -> BoxFuture<'static, Result<Offset, ErrorCode>> {
     let failed = |error| Box::pin(std::future::ready(Err(error)));
     match context.replicas.partition(topic, asked.partition_index) {
-        Ok(_) if is_internal(topic) => failed(ErrorCode::InvalidTopicException),
+        Ok(_) if is_internal_topic(topic) => failed(ErrorCode::InvalidTopicException),
         Ok(partition) => partition.delete_records(asked.offset),
         Err(error) => failed(error),
     }

@@ -167,7 +167,7 @@ fn begin_append(
     internal_allowed: bool,
 ) -> Result<PendingAppend, ErrorCode> {
     let topic = &partition.topic_partition().topic;
-    if crate::metadata::is_internal(topic) && !internal_allowed {
+    if crate::types::is_internal_topic(topic) && !internal_allowed {
         return Err(ErrorCode::InvalidTopicException);
     }
     // Kafka never answers null records.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 
 use super::checkpoint;
+use super::directory::has_no_room;
 use super::disk::{DiskFile, OpenMode};
 use super::index;
 use super::log::{AppendError, Appended, Log, LogError, Writer, is_full};
@@ -63,6 +64,7 @@ impl Log {
             .checked_add(i64::from(header.last_offset_delta))
             .filter(|&last| last < Offset::MAX && last >= base_offset)
             .ok_or_else(|| ApiError::from(ErrorCode::InvalidRecord))?;
+        let tries_room = !self.is_internal && self.directory.take_room(bytes as u64)?;
         let segment = self
             .segment_for(&mut writer, &header, bytes, &config, now_ms)
             .map_err(|error| match error {
@@ -81,6 +83,9 @@ impl Log {
         );
         self.cache(&encoded, batch.payload, base_offset, last_offset);
         drop(writer);
+        if tries_room {
+            self.directory.has_room();
+        }
         self.after_append(&config);
         Ok(Appended {
             base_offset,
@@ -210,6 +215,9 @@ impl Log {
 
     /// A full disk refuses the append and goes on; anything else takes the directory offline.
     pub(super) fn failed_write(&self, error: io::Error) -> LogError {
+        if has_no_room(&error) {
+            return self.directory.failed_write("append", error);
+        }
         let full = is_full(&error);
         // EMFILE and ENFILE: nothing is wrong with the disk.
         let no_descriptor = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));

@@ -17,6 +17,7 @@ use super::log::{Log, LogError};
 use super::manager::FlushListener;
 use super::manifest::Manifest;
 use super::names;
+use super::room::Room;
 use super::tail_cache::TailCache;
 use super::tasks::TaskQueue;
 use crate::time::Clock;
@@ -38,6 +39,7 @@ pub(super) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub tasks: Arc<TaskQueue>,
     pub producer_id_expiration_ms: i64,
+    pub reserved_bytes: u64,
 }
 
 /// Who owns the directories.
@@ -58,6 +60,7 @@ pub(super) struct Directory {
     pub tasks: Arc<TaskQueue>,
     pub producer_id_expiration_ms: i64,
     pub flush_queue: FlushQueue,
+    room: Room,
     pub executor: Arc<ThreadPool>,
     /// The last stop was clean.
     pub clean: bool,
@@ -132,6 +135,7 @@ impl Directory {
             tasks: Arc::clone(&shared.tasks),
             producer_id_expiration_ms: shared.producer_id_expiration_ms,
             flush_queue: FlushQueue::new(),
+            room: Room::new(shared.reserved_bytes),
             executor: Arc::new(ThreadPool::new(
                 format!("log-io-{number}"),
                 IO_THREADS,
@@ -161,7 +165,51 @@ impl Directory {
         if self.is_online() {
             return Ok(());
         }
-        Err(io::Error::other(format!("log directory {} is offline", self.path.display())).into())
+        Err(LogError::Offline(self.path.clone()))
+    }
+
+    /// Takes room for users' records: they stop while there is still some for the broker's own.
+    /// True: the disk was full; tell [`Self::has_room`] if the append succeeds.
+    pub(super) fn take_room(&self, bytes: u64) -> Result<bool, LogError> {
+        let space = || self.disk.space(&self.path);
+        let taken = self.room.take(bytes, || self.clock.now(), space);
+        taken.map_err(|full| {
+            if full.news {
+                self.report_full("the reserve is all that is left");
+            }
+            LogError::Full(self.path.clone())
+        })
+    }
+
+    pub(super) fn has_room(&self) {
+        self.room.reopen();
+        tracing::info!(directory = %self.path.display(), "the log directory has room again: produce goes on");
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.room.is_full()
+    }
+
+    fn report_full(&self, reason: &str) {
+        tracing::error!(
+            directory = %self.path.display(), reason,
+            "the log directory is full: produce to it is refused until there is room; everything else goes on"
+        );
+    }
+
+    /// What a failed write means. A full disk refuses and goes on; a fault of the disk takes the
+    /// directory offline; anything else is the caller's to report.
+    pub(super) fn failed_write(&self, what: &str, error: io::Error) -> LogError {
+        if has_no_room(&error) {
+            if self.room.found_full(self.clock.now()) {
+                self.report_full(&error.to_string());
+            }
+            return LogError::Full(self.path.clone());
+        }
+        if is_disk_fault(&error) {
+            self.fail(what, &error);
+        }
+        error.into()
     }
 
     /// Takes the directory offline for good: after a failed sync the kernel calls lost pages clean, so
@@ -347,6 +395,7 @@ impl Directory {
         if let Err(error) =
             replace_file(&*self.disk, &self.path.join(name), text.as_bytes(), durable)
         {
+            let error = self.failed_write("write a checkpoint", error);
             tracing::warn!(directory = %self.path.display(), name, %error, "write a checkpoint");
         }
     }
@@ -358,6 +407,20 @@ impl Directory {
         let content = read_small_file(&*self.disk, &path, 4096).ok()?;
         checkpoint::partition_metadata_from_text(std::str::from_utf8(&content).ok()?)
     }
+}
+
+/// No room on the disk, or none left for this user.
+pub(super) fn has_no_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
+}
+
+/// A fault of the disk, not of what is asked of it.
+pub(super) fn is_disk_fault(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EROFS | libc::ENODEV | libc::ENXIO | libc::EUCLEAN)
+    )
 }
 
 fn read_text(disk: &dyn Disk, path: &Path, name: &str) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -19,14 +20,21 @@ use super::walk::WalkError;
 use crate::config::TopicConfig;
 use crate::types::{
     LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicId, TopicPartition,
+    is_internal_topic,
 };
 
 /// What the broker must do about a failed log operation.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The directory is offline or went offline with this operation.
+    /// The directory went offline with this operation, or what was asked for is not there.
     #[error("{0}")]
     Io(#[from] std::io::Error),
+    /// The directory went offline earlier, and said so then.
+    #[error("log directory {} is offline", .0.display())]
+    Offline(PathBuf),
+    /// No room: nothing was written, and nothing is wrong with the directory.
+    #[error("the disk of log directory {} is full", .0.display())]
+    Full(PathBuf),
     #[error("offset {offset} is not in {log_start_offset}..={log_end_offset}")]
     OffsetOutOfRange {
         offset: Offset,
@@ -121,6 +129,8 @@ pub struct Log {
     pub(super) me: Weak<Log>,
     pub(super) partition: TopicPartition,
     pub(super) topic_id: TopicId,
+    /// The broker's own topics may use the room that users' records leave.
+    pub(super) is_internal: bool,
     pub(super) directory: Arc<Directory>,
     pub(super) files: LogFiles,
     pub(super) config: RwLock<Arc<TopicConfig>>,
@@ -194,6 +204,7 @@ impl Log {
     ) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
+            is_internal: is_internal_topic(&partition.topic),
             partition,
             topic_id,
             directory: Arc::clone(directory),

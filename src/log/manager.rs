@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
-use super::directory::{Directory, Owner, Shared, Slot};
+use super::directory::{Directory, Owner, Shared, Slot, is_disk_fault};
 use super::disk::{Disk, RealDisk, replace_file};
 use super::files::FilePool;
 use super::flush;
@@ -69,6 +69,8 @@ pub struct LogManagerConfig {
     pub producer_id_expiration_ms: i64,
     pub producer_id_expiration_check_interval_ms: i64,
     pub recovery_threads: usize,
+    /// Room on each disk that users' records leave free (at most a 20th of it).
+    pub reserved_bytes: u64,
 }
 
 /// One log directory, as DescribeLogDirs answers.
@@ -133,6 +135,7 @@ impl LogManager {
             pool: Arc::new(FilePool::new(Arc::clone(&disk), open_files_max())),
             cache: Arc::new(TailCache::new(config.tail_cache_bytes)),
             producer_id_expiration_ms: config.producer_id_expiration_ms,
+            reserved_bytes: config.reserved_bytes,
             clock,
             disk,
         };
@@ -619,14 +622,6 @@ impl Log {
         // An append that runs ends first.
         drop(self.writer.lock());
     }
-}
-
-/// A fault of the disk, not of what is asked of it.
-fn is_disk_fault(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EIO | libc::EROFS | libc::ENODEV | libc::ENXIO | libc::EUCLEAN)
-    )
 }
 
 fn open_files_max() -> usize {

@@ -30,6 +30,7 @@ mod producers;
 mod read;
 mod recovery;
 mod retention;
+mod room;
 mod segment;
 mod segment_index;
 mod tail_cache;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::TopicConfig;
-use crate::types::{BrokerId, LeaderEpoch, ListenerName, PartitionId, TopicId, TopicName};
+use crate::types::{
+    BrokerId, LeaderEpoch, ListenerName, PartitionId, TopicId, TopicName, is_internal_topic,
+};
 
 /// Where clients of one listener reach a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,16 +60,8 @@ pub struct Topic {
 impl Topic {
     /// `__consumer_offsets`, `__transaction_state`, `__share_group_state`.
     pub fn is_internal(&self) -> bool {
-        is_internal(&self.name)
+        is_internal_topic(&self.name)
     }
-}
-
-/// Kafka's `Topic.isInternal`.
-pub fn is_internal(name: &str) -> bool {
-    matches!(
-        name,
-        "__consumer_offsets" | "__transaction_state" | "__share_group_state"
-    )
 }
 
 /// The cluster at one revision of the registry.

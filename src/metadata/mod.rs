@@ -8,6 +8,6 @@ mod watcher;
 
 pub use cache::{ImageListener, MetadataCache};
 pub use delta::initial as initial_partition;
-pub use image::{Broker, Endpoint, Image, Partition, Topic, is_internal};
+pub use image::{Broker, Endpoint, Image, Partition, Topic};
 pub use resolver::{Resolver, ResolverAt};
 pub use watcher::Watcher;

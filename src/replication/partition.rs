@@ -477,6 +477,8 @@ impl Partition {
     pub(super) fn storage_error(&self, doing: &'static str, error: &LogError) -> ErrorCode {
         match error {
             LogError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+            // Said once, when it began.
+            LogError::Offline(_) | LogError::Full(_) => ErrorCode::KafkaStorageError,
             LogError::Io(_) => {
                 tracing::error!(partition = %self.topic_partition, %error, "{doing}");
                 ErrorCode::KafkaStorageError

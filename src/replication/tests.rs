@@ -63,6 +63,7 @@ impl Fixture {
             retention_check_interval_ms: 300_000,
             producer_id_expiration_ms: 86_400_000,
             producer_id_expiration_check_interval_ms: 600_000,
+            reserved_bytes: 0,
             recovery_threads: 1,
         };
         let disk = Arc::new(GatedDisk(Arc::clone(&gate)));

@@ -12,6 +12,14 @@ pub fn is_valid_topic_name(name: &str) -> bool {
     (1..=249).contains(&name.len()) && !matches!(name, "." | "..") && name.bytes().all(legal)
 }
 
+/// Kafka's `Topic.isInternal`.
+pub fn is_internal_topic(name: &str) -> bool {
+    matches!(
+        name,
+        "__consumer_offsets" | "__transaction_state" | "__share_group_state"
+    )
+}
+
 /// The name of a listener, upper case as Kafka writes it.
 pub type ListenerName = Arc<str>;
 

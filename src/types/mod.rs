@@ -4,7 +4,10 @@ mod error_code;
 mod id;
 
 pub use error_code::{ApiError, ErrorCode};
-pub use id::{BrokerId, ListenerName, TopicId, TopicName, TopicPartition, is_valid_topic_name};
+pub use id::{
+    BrokerId, ListenerName, TopicId, TopicName, TopicPartition, is_internal_topic,
+    is_valid_topic_name,
+};
 
 /// Index of a partition in its topic.
 pub type PartitionId = i32;

@@ -41,6 +41,8 @@ keys! { STORAGE:
         "Directory of the logs, where log.dirs is not set.";
     LONG "log.dir.failure.timeout.ms" = "30000", AtLeast(1), A, ReadOnly,
         "How long a broker that could not report a failed log directory goes on.";
+    LONG "log.dir.reserved.bytes" = "67108864", AtLeast(0), Y, ReadOnly,
+        "Room on the disk of each log directory, at most a 20th of it, that users' records leave free for groups, checkpoints and metadata.";
     LIST "log.dirs" = null, Any, Y, ReadOnly,
         "Directories of the logs, separated by commas.";
     LONG "log.flush.interval.messages" = "1", AtLeast(1), Y, Dynamic,

@@ -27,6 +27,7 @@ pub(super) fn manager_config(path: &Path) -> LogManagerConfig {
         retention_check_interval_ms: 300_000,
         producer_id_expiration_ms: 86_400_000,
         producer_id_expiration_check_interval_ms: 600_000,
+        reserved_bytes: 0,
         recovery_threads: 1,
     }
 }

@@ -4,6 +4,9 @@
 //! there is nothing to lose, so none of the syncs that redb asks for while it lays out an empty
 //! database is done. A start on an empty disk costs two syncs (the commit, the directory), every later
 //! transaction one, and one more each time that the file doubles.
+//!
+//! A full disk fails a transaction and passes. A failed sync does not: the kernel may have called clean
+//! what it lost, so that a second one would succeed and lie. From then on nothing is written any more.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -29,8 +32,20 @@ struct Inner {
     /// Found under its own name, or has got it.
     named: AtomicBool,
     syncs: AtomicU64,
+    /// A sync failed.
+    lost: AtomicBool,
     #[cfg(test)]
-    faulty: AtomicBool,
+    pub(super) faults: Faults,
+}
+
+/// What a test wants the disk to answer.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    /// The disk has no room for a file that grows.
+    pub(super) full: AtomicBool,
+    /// Syncs fail.
+    pub(super) sync: AtomicBool,
 }
 
 impl DatabaseFile {
@@ -66,8 +81,9 @@ impl DatabaseFile {
             new: AtomicBool::new(new),
             named: AtomicBool::new(named),
             syncs: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
             #[cfg(test)]
-            faulty: AtomicBool::new(false),
+            faults: Faults::default(),
         })))
     }
 
@@ -81,24 +97,35 @@ impl DatabaseFile {
         Ok(())
     }
 
-    /// What a test wants the disk to answer to a sync.
     #[cfg(test)]
-    fn fault(&self) -> io::Result<()> {
-        match self.0.faulty.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("injected")),
-            false => Ok(()),
-        }
+    pub(super) fn faults(&self) -> &Faults {
+        &self.0.faults
     }
 
-    #[cfg(not(test))]
-    #[allow(clippy::unused_self)]
-    fn fault(&self) -> io::Result<()> {
+    fn check_not_lost(&self) -> io::Result<()> {
+        if self.0.lost.load(Ordering::Relaxed) {
+            return Err(io::Error::other(
+                "an earlier sync failed: nothing is written until a restart",
+            ));
+        }
         Ok(())
     }
 
-    #[cfg(test)]
-    pub(super) fn set_faulty(&self, faulty: bool) {
-        self.0.faulty.store(faulty, Ordering::Relaxed);
+    fn synced(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.check_not_lost()?;
+        #[cfg(test)]
+        let sync = || match self.0.faults.sync.load(Ordering::Relaxed) {
+            true => Err(io::Error::from_raw_os_error(libc::EIO)),
+            false => sync(),
+        };
+        self.0.syncs.fetch_add(1, Ordering::Relaxed);
+        sync().inspect_err(|error| {
+            tracing::error!(
+                path = %self.0.path.display(), %error,
+                "the registry could not be synced: topics and configs cannot be changed until a restart"
+            );
+            self.0.lost.store(true, Ordering::Relaxed);
+        })
     }
 
     /// From now on what redb asks for is done. To be called before a commit.
@@ -119,8 +146,7 @@ impl DatabaseFile {
             Some(directory) if !directory.as_os_str().is_empty() => directory,
             _ => Path::new("."),
         };
-        self.0.syncs.fetch_add(1, Ordering::Relaxed);
-        File::open(directory)?.sync_all()?;
+        self.synced(|| File::open(directory)?.sync_all())?;
         self.0.named.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -152,7 +178,12 @@ impl StorageBackend for DatabaseFile {
     /// Reserves what the file grows by: a write inside it, such as the one that deletes a topic, must
     /// not fail because the disk is full.
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        self.check_not_lost()?;
         if len > self.len()? {
+            #[cfg(test)]
+            if self.0.faults.full.load(Ordering::Relaxed) {
+                return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+            }
             match rustix::fs::fallocate(&self.0.file, FallocateFlags::empty(), 0, len) {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 reserved => return Ok(reserved?),
@@ -162,15 +193,14 @@ impl StorageBackend for DatabaseFile {
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
-        self.fault()?;
         if self.is_new() {
             return Ok(());
         }
-        self.0.syncs.fetch_add(1, Ordering::Relaxed);
-        self.0.file.sync_data()
+        self.synced(|| self.0.file.sync_data())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        self.check_not_lost()?;
         self.0.file.write_all_at(data, offset)
     }
 }

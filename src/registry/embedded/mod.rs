@@ -245,6 +245,8 @@ impl Watch for EmbeddedWatch {
 mod tests {
     use std::path::Path;
 
+    use std::sync::atomic::Ordering;
+
     use bytes::Bytes;
 
     use super::*;
@@ -263,6 +265,16 @@ mod tests {
             value: Bytes::from_static(b"{}"),
             lease,
         }
+    }
+
+    /// More than fits into a file as it was made.
+    fn large(key: &str) -> Vec<Op> {
+        let value = Bytes::from(vec![7; 8 << 20]);
+        vec![Op::Put {
+            key: key.to_owned(),
+            value,
+            lease: 0,
+        }]
     }
 
     fn absent(key: &str) -> Compare {
@@ -378,7 +390,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_of_the_disk_passes() {
+    async fn a_full_disk_passes() {
         for first in [true, false] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("registry.redb");
@@ -388,18 +400,26 @@ mod tests {
                 let ops = vec![put("/before", 0), put("/l", lease)];
                 registry.txn(vec![], ops).await.unwrap();
             }
-            let faulty = |faulty| {
+            let full = |full| {
                 registry.call(move |store| {
-                    store.file().set_faulty(faulty);
+                    let faults = store.file().faults();
+                    faults.full.store(full, Ordering::Relaxed);
                     Ok(())
                 })
             };
-            faulty(true).await.unwrap();
+            full(true).await.unwrap();
             for _ in 0..2 {
-                let failed = registry.txn(vec![], vec![put("/a", 0)]).await;
+                let failed = registry.txn(vec![], large("/a")).await;
                 assert!(matches!(failed, Err(RegistryError::Storage(_))));
+                if !first {
+                    // What needs no more room goes on, reads among it.
+                    registry.txn(vec![], vec![put("/c", 0)]).await.unwrap();
+                    assert!(registry.get("/c").await.unwrap().is_some());
+                }
             }
-            faulty(false).await.unwrap();
+            assert!(registry.get("/a").await.unwrap().is_none());
+            full(false).await.unwrap();
+            registry.txn(vec![], large("/a")).await.unwrap();
             registry.txn(vec![], vec![put("/b", 0)]).await.unwrap();
             assert!(registry.get("/b").await.unwrap().is_some());
             if !first {
@@ -410,6 +430,36 @@ mod tests {
             registry.close().await.unwrap();
             let (again, _) = open(&path).await;
             assert!(again.get("/b").await.unwrap().is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_sync_does_not_pass() {
+        for first in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("registry.redb");
+            let (registry, _) = open(&path).await;
+            if !first {
+                registry.txn(vec![], vec![put("/before", 0)]).await.unwrap();
+            }
+            let fail = |fail| {
+                registry.call(move |store| {
+                    store.file().faults().sync.store(fail, Ordering::Relaxed);
+                    Ok(())
+                })
+            };
+            fail(true).await.unwrap();
+            assert!(registry.txn(vec![], vec![put("/a", 0)]).await.is_err());
+            fail(false).await.unwrap();
+            for _ in 0..2 {
+                let failed = registry.txn(vec![], vec![put("/b", 0)]).await;
+                assert!(matches!(failed, Err(RegistryError::Storage(_))));
+            }
+            drop(registry);
+            let (again, _) = open(&path).await;
+            assert!(again.get("/b").await.unwrap().is_none());
+            assert_eq!(again.get("/before").await.unwrap().is_some(), !first);
+            again.txn(vec![], vec![put("/b", 0)]).await.unwrap();
         }
     }
 
