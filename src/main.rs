@@ -14,6 +14,8 @@ const WORKER_THREADS_MAX: usize = 8;
 #[cfg(target_env = "gnu")]
 const HEAP_ARENAS: i32 = 2;
 const EXIT_AT_ONCE: i32 = 130;
+/// As Kafka ends itself.
+const EXIT_NO_DIRECTORY: i32 = 1;
 
 fn main() -> ExitCode {
     limit_heap_arenas();
@@ -60,6 +62,11 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            () = broker.failed() => {
+                tracing::error!("every log directory has failed: the broker ends");
+                // Nothing could be written any more, and a dead disk may hold up whoever tries.
+                std::process::exit(EXIT_NO_DIRECTORY);
+            }
         }
         tokio::select! {
             () = broker.stop() => Ok(()),

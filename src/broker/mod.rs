@@ -1,7 +1,7 @@
 //! The composition root: builds the parts, starts them in order, stops them in the reverse order.
 //!
 //! Start: listeners are bound (so that a port that is taken is known at once, and port 0 gets its
-//! number), the registry opened, the broker registered, the directories locked, the image loaded, and
+//! number), the directories locked, the registry opened, the broker registered, the image loaded, and
 //! only then is anybody served. Partitions open when they are asked for.
 
 mod dynamic;
@@ -69,6 +69,7 @@ impl Broker {
         let config = Arc::new(config);
         let metrics_listeners = bind_metrics(&config).await?;
 
+        let claimed = LogManager::claim(&config.log_dirs)?;
         let registry = open_registry(&config, &clock).await?;
         let session = Session::start(
             Arc::clone(&registry),
@@ -77,11 +78,11 @@ impl Broker {
         )
         .await
         .context("register this broker")?;
-        let logs = LogManager::open(
+        let logs = LogManager::open_claimed(
             log_config(&config, session.cluster_id()),
+            claimed,
             Arc::clone(&clock),
-        )
-        .context("open the log directories")?;
+        )?;
         let watcher = Watcher::load(Arc::clone(&registry), Resolver::new(&config))
             .await
             .context("read the registry")?;
@@ -103,6 +104,7 @@ impl Broker {
         logs.set_flush_listener(replicas.flush_listener());
         metadata.add_listener(Arc::clone(&replicas) as _);
         replicas.remove_strays(&metadata.current());
+        replicas.miss_dead_directories();
         let at_a_time = usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1);
         replicas.recover_in_background(at_a_time);
         let groups = Arc::new(GroupCoordinator::new(
@@ -212,6 +214,12 @@ impl Broker {
             topics = image.topics.len(),
             "serving"
         );
+    }
+
+    /// Resolves when every log directory has failed: there is nothing left to serve, and Kafka's broker
+    /// ends itself then too.
+    pub async fn failed(&self) {
+        self.replicas.all_offline().await;
     }
 
     /// Refuses new work, answers what is in flight, flushes and writes the checkpoints.

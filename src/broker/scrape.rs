@@ -1,13 +1,16 @@
 //! What `/metrics` reads when somebody looks: the image, the partitions, the groups.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
 use crate::handlers::Context;
 use crate::metadata::{Image, Topic};
+use crate::replication::LogDirState;
 use crate::telemetry::{
-    ClusterSample, GroupOffsetSample, GroupSample, GroupStateSample, PartitionSample, ScrapeSource,
+    ClusterSample, GroupOffsetSample, GroupSample, GroupStateSample, LogDirSample, PartitionSample,
+    ScrapeSource,
 };
 use crate::types::{BrokerId, PartitionId, TopicName};
 
@@ -70,6 +73,16 @@ impl ScrapeSource for Source {
             topics: image.topics.len(),
             fetcher_max_lag: 0,
         }
+    }
+
+    fn log_dirs(&self) -> Vec<LogDirSample> {
+        let states = self.context.replicas.log_dir_states();
+        let sample = |(path, state): (PathBuf, LogDirState)| LogDirSample {
+            path: path.display().to_string(),
+            full: state == LogDirState::Full,
+            offline: state == LogDirState::Offline,
+        };
+        states.into_iter().map(sample).collect()
     }
 
     fn partitions(&self) -> Vec<PartitionSample> {

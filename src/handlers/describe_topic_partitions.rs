@@ -11,7 +11,8 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 
-use super::metadata::{ids, offline};
+use super::metadata::ids;
+use super::seen::seen;
 use super::{Context, RequestInfo};
 use crate::metadata::{Image, Topic};
 use crate::security::{NOT_ASKED, TOPIC_OPERATIONS};
@@ -68,7 +69,9 @@ pub(crate) async fn handle(
             break;
         }
         let end = topic.partitions.len().min(first.saturating_add(room));
-        response.topics.push(page(&image, topic, first, end));
+        response
+            .topics
+            .push(page(context, &image, topic, first, end));
         room -= end.saturating_sub(first);
         if end < topic.partitions.len() {
             response.next_cursor = Some(cursor(name, end));
@@ -92,17 +95,20 @@ fn failed(error: ErrorCode, name: &str, operations: i32) -> DescribeTopicPartiti
 }
 
 fn page(
+    context: &Context,
     image: &Image,
     topic: &Topic,
     first: usize,
     end: usize,
 ) -> DescribeTopicPartitionsResponseTopic {
     let partitions = (first..end).map(|index| {
-        let partition = &topic.partitions[index];
+        let seen = seen(context, image, topic, index);
+        let partition = &*seen.partition;
         let online = partition.leader.filter(|id| image.brokers.contains_key(id));
-        let error = match online {
-            Some(_) => ErrorCode::None,
-            None => ErrorCode::LeaderNotAvailable,
+        let error = match (online, partition.leader) {
+            (None, Some(_)) => ErrorCode::LeaderNotAvailable,
+            // No leader at all is no error here, unlike in Metadata.
+            _ => ErrorCode::None,
         };
         DescribeTopicPartitionsResponsePartition::default()
             .with_error_code(error.code())
@@ -111,9 +117,9 @@ fn page(
             .with_leader_epoch(partition.leader_epoch)
             .with_replica_nodes(ids(&partition.replicas))
             .with_isr_nodes(ids(&partition.isr))
-            .with_eligible_leader_replicas(Some(Vec::new()))
-            .with_last_known_elr(Some(Vec::new()))
-            .with_offline_replicas(offline(image, partition))
+            .with_eligible_leader_replicas(Some(ids(&seen.eligible)))
+            .with_last_known_elr(Some(ids(&seen.eligible)))
+            .with_offline_replicas(ids(&seen.offline))
     });
     DescribeTopicPartitionsResponseTopic::default()
         .with_name(Some(TopicName(StrBytes::from_string(

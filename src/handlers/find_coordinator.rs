@@ -106,9 +106,11 @@ async fn find(
     }
     let image = context.metadata.current();
     let partition = context.groups.partition_for(key);
+    let is_offline = context.replicas.is_offline(GROUP_METADATA_TOPIC, partition);
     let leader = image
         .partition(GROUP_METADATA_TOPIC, partition)
-        .and_then(|partition| partition.leader);
+        .and_then(|partition| partition.leader)
+        .filter(|leader| !(is_offline && *leader == context.config.node_id));
     let broker = leader.and_then(|leader| image.brokers.get(&leader));
     broker
         .and_then(|broker| Some((broker.id.0, broker.endpoint(&request.listener)?.clone())))

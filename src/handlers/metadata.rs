@@ -11,8 +11,9 @@ use kafka_protocol::messages::{self, MetadataRequest, MetadataResponse};
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 
+use super::seen::{Seen, seen};
 use super::{Context, RequestInfo};
-use crate::metadata::{Image, Partition, Topic};
+use crate::metadata::{Image, Topic};
 use crate::security::{CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS};
 use crate::types::{ApiError, BrokerId, ErrorCode, TopicId, is_valid_topic_name};
 
@@ -36,8 +37,9 @@ pub(crate) async fn handle(
     let topics = match topics {
         None => {
             let image = context.metadata.current();
-            let answer =
-                |topic: &Arc<Topic>| answer_topic(&image, request, topic, asked_operations);
+            let answer = |topic: &Arc<Topic>| {
+                answer_topic(context, &image, request, topic, asked_operations)
+            };
             image.topics.values().map(answer).collect()
         }
         Some(topics) => asked(context, request, topics, may_create, asked_operations).await,
@@ -103,7 +105,7 @@ async fn asked(
         let Some(name) = name else {
             let id = TopicId(*topic.topic_id.as_bytes());
             answers.push(match image.topic_by_id(id) {
-                Some(topic) => answer_topic(&image, request, topic, asked_operations),
+                Some(topic) => answer_topic(context, &image, request, topic, asked_operations),
                 None => unknown(ErrorCode::UnknownTopicId, None, NOT_ASKED)
                     .with_topic_id(topic.topic_id),
             });
@@ -121,7 +123,7 @@ async fn asked(
             }
         }
         answers.push(match image.topics.get(name) {
-            Some(topic) => answer_topic(&image, request, topic, asked_operations),
+            Some(topic) => answer_topic(context, &image, request, topic, asked_operations),
             None => unknown(error, Some(name), operations(asked_operations)),
         });
     }
@@ -154,16 +156,16 @@ fn brokers(image: &Image, request: &RequestInfo) -> Vec<MetadataResponseBroker> 
 }
 
 fn answer_topic(
+    context: &Context,
     image: &Image,
     request: &RequestInfo,
     topic: &Topic,
     asked_operations: bool,
 ) -> MetadataResponseTopic {
-    let partitions = topic
-        .partitions
-        .iter()
-        .enumerate()
-        .map(|(index, partition)| answer_partition(image, request, index, partition));
+    let partitions = (0..topic.partitions.len()).map(|index| {
+        let seen = seen(context, image, topic, index);
+        answer_partition(image, request, index, &seen)
+    });
     MetadataResponseTopic::default()
         .with_name(Some(StrBytes::from_string(topic.name.to_string()).into()))
         .with_topic_id(Uuid::from_bytes(topic.id.0))
@@ -176,8 +178,9 @@ fn answer_partition(
     image: &Image,
     request: &RequestInfo,
     index: usize,
-    partition: &Partition,
+    seen: &Seen<'_>,
 ) -> MetadataResponsePartition {
+    let partition = &*seen.partition;
     let leader = partition.leader.and_then(|id| image.brokers.get(&id));
     let error = match leader {
         None => ErrorCode::LeaderNotAvailable,
@@ -196,19 +199,10 @@ fn answer_partition(
         .with_leader_epoch(partition.leader_epoch)
         .with_replica_nodes(ids(&partition.replicas))
         .with_isr_nodes(ids(&partition.isr))
-        .with_offline_replicas(offline(image, partition))
+        .with_offline_replicas(ids(&seen.offline))
 }
 
 /// Ids as the codec wants them.
 pub(super) fn ids(brokers: &[BrokerId]) -> Vec<messages::BrokerId> {
     brokers.iter().map(|id| messages::BrokerId(id.0)).collect()
-}
-
-/// Replicas whose broker is not registered.
-pub(super) fn offline(image: &Image, partition: &Partition) -> Vec<messages::BrokerId> {
-    let gone = partition
-        .replicas
-        .iter()
-        .filter(|id| !image.brokers.contains_key(id));
-    gone.map(|id| messages::BrokerId(id.0)).collect()
 }

@@ -39,6 +39,7 @@ mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
 mod produce;
+mod seen;
 mod sync_group;
 mod topic_names;
 

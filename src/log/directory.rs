@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use super::checkpoint::{self, MetaProperties, Offsets};
+use super::claim::{ClaimedDirectory, is_dead_disk, refused};
 use super::disk::{Disk, DiskLock, read_small_file, replace_file};
 use super::executor::ThreadPool;
 use super::files::FilePool;
@@ -72,6 +73,8 @@ pub(super) struct Directory {
     log_starts: Mutex<Offsets>,
     listener: RwLock<Option<Arc<dyn FlushListener>>>,
     offline: AtomicBool,
+    /// Offline since the start: what is in it is not known.
+    dead: bool,
     /// Given back when the manager closes.
     lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
@@ -83,24 +86,57 @@ pub(super) struct Slot {
     pub log: Mutex<Option<Arc<Log>>>,
 }
 
+/// What is in a directory at the start.
+#[derive(Debug, Default)]
+struct Found {
+    clean: bool,
+    manifest: Manifest,
+    slots: HashMap<TopicPartition, Arc<Slot>>,
+    recovery_points: Offsets,
+    high_watermarks: Offsets,
+    log_starts: Offsets,
+}
+
 impl Directory {
+    /// One whose disk does not answer is offline from the start.
     pub(super) fn open(
+        number: usize,
+        claimed: ClaimedDirectory,
+        owner: Owner<'_>,
+        shared: &Shared,
+        is_only: bool,
+    ) -> Result<Arc<Self>, LogError> {
+        let ClaimedDirectory { path, lock } = claimed;
+        let opened = lock
+            .map_err(LogError::Io)
+            .and_then(|lock| Self::read(number, &path, owner, shared, lock));
+        match opened {
+            Err(LogError::Io(error)) if is_dead_disk(&error) && !is_only => {
+                tracing::error!(
+                    directory = %path.display(), %error,
+                    "the log directory does not answer: its partitions are offline"
+                );
+                Ok(Arc::new(Self::new(
+                    number,
+                    &path,
+                    shared,
+                    Found::default(),
+                    None,
+                )))
+            }
+            Err(LogError::Io(error)) => Err(refused(&path, &error)),
+            opened => opened,
+        }
+    }
+
+    fn read(
         number: usize,
         path: &Path,
         owner: Owner<'_>,
         shared: &Shared,
+        lock: Box<dyn DiskLock>,
     ) -> Result<Arc<Self>, LogError> {
         let disk = &shared.disk;
-        disk.create_directory(path)?;
-        let lock = disk.lock(&path.join(names::LOCK)).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!(
-                    "lock {}: {error} (is another broker using it?)",
-                    path.display()
-                ),
-            )
-        })?;
         check_owner(&**disk, path, owner)?;
         let entries = disk.list(path)?;
         let has = |name: &str| entries.iter().any(|entry| entry.name == name);
@@ -126,10 +162,29 @@ impl Directory {
             .filter_map(|entry| names::parse_partition_directory(&entry.name))
             .map(|partition| (partition, Arc::default()))
             .collect();
-        Ok(Arc::new(Self {
+        let offsets = |name| read_offsets(&**disk, path, name);
+        let found = Found {
+            clean,
+            manifest,
+            slots,
+            recovery_points: offsets(names::RECOVERY_POINT_CHECKPOINT),
+            high_watermarks: offsets(names::REPLICATION_CHECKPOINT),
+            log_starts: offsets(names::LOG_START_CHECKPOINT),
+        };
+        Ok(Arc::new(Self::new(number, path, shared, found, Some(lock))))
+    }
+
+    fn new(
+        number: usize,
+        path: &Path,
+        shared: &Shared,
+        found: Found,
+        lock: Option<Box<dyn DiskLock>>,
+    ) -> Self {
+        Self {
             number,
             path: path.to_owned(),
-            disk: Arc::clone(disk),
+            disk: Arc::clone(&shared.disk),
             cache: Arc::clone(&shared.cache),
             clock: Arc::clone(&shared.clock),
             tasks: Arc::clone(&shared.tasks),
@@ -141,20 +196,21 @@ impl Directory {
                 IO_THREADS,
                 QUEUED_JOBS_MAX,
             )),
-            clean,
-            manifest: Mutex::new(manifest),
-            recovery_points: Mutex::new(read_offsets(
-                &**disk,
-                path,
-                names::RECOVERY_POINT_CHECKPOINT,
-            )),
-            high_watermarks: Mutex::new(read_offsets(&**disk, path, names::REPLICATION_CHECKPOINT)),
-            slots: Mutex::new(slots),
-            log_starts: Mutex::new(read_offsets(&**disk, path, names::LOG_START_CHECKPOINT)),
+            clean: found.clean,
+            manifest: Mutex::new(found.manifest),
+            recovery_points: Mutex::new(found.recovery_points),
+            high_watermarks: Mutex::new(found.high_watermarks),
+            slots: Mutex::new(found.slots),
+            log_starts: Mutex::new(found.log_starts),
             listener: RwLock::new(None),
-            offline: AtomicBool::new(false),
-            lock: Mutex::new(Some(lock)),
-        }))
+            offline: AtomicBool::new(lock.is_none()),
+            dead: lock.is_none(),
+            lock: Mutex::new(lock),
+        }
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead
     }
 
     pub(super) fn is_online(&self) -> bool {
@@ -456,17 +512,22 @@ fn read_manifest(disk: &dyn Disk, path: &Path) -> Manifest {
 
 /// Refuses a directory of another cluster or node; writes `meta.properties` where there is none.
 fn check_owner(disk: &dyn Disk, path: &Path, owner: Owner<'_>) -> Result<(), LogError> {
-    let found = read_text(disk, path, names::META_PROPERTIES)
+    let file = path.join(names::META_PROPERTIES);
+    let text = match read_small_file(disk, &file, SMALL_FILE_BYTES_MAX) {
+        Err(error) if is_disk_fault(&error) => return Err(error.into()),
+        _ => read_text(disk, path, names::META_PROPERTIES),
+    };
+    let found = text
         .map(|text| MetaProperties::from_text(&text))
         .filter(|meta| meta.cluster_id.is_some() || meta.node_id.is_some());
     let foreign = |what: &str, theirs: &dyn std::fmt::Display, ours: &dyn std::fmt::Display| {
-        LogError::from(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!(
-                "{} belongs to {what} {theirs}, this is {what} {ours}",
-                path.join(names::META_PROPERTIES).display()
+        LogError::Unusable {
+            path: path.to_owned(),
+            reason: format!(
+                "its meta.properties says that it belongs to {what} {theirs}, this broker is {what} {ours}"
             ),
-        ))
+            fix: format!("start the broker as {what} {theirs}, or give it a directory of its own"),
+        }
     };
     let mut meta = MetaProperties {
         cluster_id: Some(owner.cluster_id.to_owned()),

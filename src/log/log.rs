@@ -35,6 +35,13 @@ pub enum LogError {
     /// No room: nothing was written, and nothing is wrong with the directory.
     #[error("the disk of log directory {} is full", .0.display())]
     Full(PathBuf),
+    /// A directory that cannot be used at all; an operator has to do something.
+    #[error("log.dirs={}: {reason}; {fix}", .path.display())]
+    Unusable {
+        path: PathBuf,
+        reason: String,
+        fix: String,
+    },
     #[error("offset {offset} is not in {log_start_offset}..={log_end_offset}")]
     OffsetOutOfRange {
         offset: Offset,

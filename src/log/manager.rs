@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
+use super::claim::{self, ClaimedDirectory};
 use super::directory::{Directory, Owner, Shared, Slot, is_disk_fault};
 use super::disk::{Disk, RealDisk, replace_file};
 use super::files::FilePool;
@@ -84,6 +85,26 @@ pub struct LogDirDescription {
     pub partitions: Vec<(TopicPartition, u64)>,
 }
 
+/// Whether a log directory can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogDirState {
+    Online,
+    /// Users' records are refused until there is room.
+    Full,
+    /// Until a restart.
+    Offline,
+}
+
+/// A partition's files in one of the directories.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionOnDisk {
+    /// Which of `log.dirs`, from 0.
+    pub directory: usize,
+    pub partition: TopicPartition,
+    /// As `partition.metadata` has it.
+    pub topic_id: Option<TopicId>,
+}
+
 /// A log that is not open, as the last clean stop left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogAtRest {
@@ -116,16 +137,39 @@ pub struct LogManager {
 }
 
 impl LogManager {
-    /// Locks and checks the directories, writes `meta.properties` where new, starts the flushers.
-    /// Reads no partition: they open on demand.
+    /// Makes and locks the directories: first of all, since what is in them may be another process's.
+    pub fn claim(directories: &[PathBuf]) -> Result<Vec<ClaimedDirectory>, LogError> {
+        claim::claim(&RealDisk, directories)
+    }
+
+    /// Claims the directories and opens them.
     pub fn open(config: LogManagerConfig, clock: Arc<dyn Clock>) -> Result<Arc<Self>, LogError> {
         Self::open_on(config, clock, Arc::new(RealDisk))
     }
 
-    /// The same on another disk: tests and simulations. A directory that cannot be used is left out
-    /// as long as there is another one; a directory that belongs to somebody else is an error.
+    /// Checks directories that were claimed, writes `meta.properties` where new, starts the flushers.
+    /// Reads no partition: they open on demand. A directory that belongs to somebody else is an error.
+    pub fn open_claimed(
+        config: LogManagerConfig,
+        claimed: Vec<ClaimedDirectory>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>, LogError> {
+        Self::open_all(config, claimed, clock, Arc::new(RealDisk))
+    }
+
+    /// The same on another disk: tests and simulations.
     pub fn open_on(
         config: LogManagerConfig,
+        clock: Arc<dyn Clock>,
+        disk: Arc<dyn Disk>,
+    ) -> Result<Arc<Self>, LogError> {
+        let claimed = claim::claim(&*disk, &config.directories)?;
+        Self::open_all(config, claimed, clock, disk)
+    }
+
+    fn open_all(
+        config: LogManagerConfig,
+        claimed: Vec<ClaimedDirectory>,
         clock: Arc<dyn Clock>,
         disk: Arc<dyn Disk>,
     ) -> Result<Arc<Self>, LogError> {
@@ -143,19 +187,13 @@ impl LogManager {
             cluster_id: &config.cluster_id,
             node_id: config.node_id,
         };
-        let mut directories = Vec::new();
-        for path in &config.directories {
-            match Directory::open(directories.len(), path, owner, &shared) {
-                Ok(directory) => directories.push(directory),
-                Err(LogError::Io(error))
-                    if is_disk_fault(&error) && config.directories.len() > 1 =>
-                {
-                    tracing::error!(directory = %path.display(), %error, "a log directory is left out");
-                }
-                Err(error) => return Err(error),
-            }
+        let is_only = claimed.len() <= 1;
+        let mut directories = Vec::with_capacity(claimed.len());
+        for claimed in claimed {
+            let number = directories.len();
+            directories.push(Directory::open(number, claimed, owner, &shared, is_only)?);
         }
-        if directories.is_empty() {
+        if !directories.iter().any(|directory| directory.is_online()) {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no log directory works").into());
         }
         let housekeeping = Arc::new(Housekeeping::new(&config, directories.clone(), tasks));
@@ -286,7 +324,8 @@ impl LogManager {
         remembered.or_else(|| directory.topic_id_on_disk(partition))
     }
 
-    /// Where the partition is, or will be: the directory with the fewest.
+    /// Where the partition is, or will be: of the directories that work, the one with the fewest
+    /// partitions, the first of several (Kafka's `LogManager.nextLogDirs`).
     fn place(&self, partition: &TopicPartition) -> Result<(&Arc<Directory>, Arc<Slot>), LogError> {
         let existing = || {
             self.directories
@@ -306,7 +345,7 @@ impl LogManager {
             .filter(|directory| directory.is_online());
         let directory = online
             .min_by_key(|directory| directory.partition_count())
-            .ok_or_else(|| io::Error::other("no log directory is online"))?;
+            .ok_or_else(|| LogError::Offline(self.directories[0].path.clone()))?;
         Ok((directory, directory.place(partition)))
     }
 
@@ -339,15 +378,57 @@ impl LogManager {
         Ok(())
     }
 
-    /// Renames the partition's directory to `…-stray`, for an operator to look at. Nothing is removed.
-    pub fn set_aside(&self, partition: &TopicPartition) -> Result<(), LogError> {
-        for directory in &self.directories {
-            let slot = directory.slot(partition);
-            let mut open = slot.as_ref().map(|slot| slot.log.lock());
-            let log = open.as_mut().and_then(|open| open.take());
-            self.put_aside(directory, partition, log.as_ref(), Fate::Stray)?;
+    /// Renames a partition's directory to `…-stray`, for an operator to look at. Nothing is removed.
+    pub fn set_aside(&self, found: &PartitionOnDisk) -> Result<(), LogError> {
+        let Some(directory) = self.directories.get(found.directory) else {
+            return Ok(());
+        };
+        let slot = directory.slot(&found.partition);
+        let mut open = slot.as_ref().map(|slot| slot.log.lock());
+        let log = open.as_mut().and_then(|open| open.take());
+        self.put_aside(directory, &found.partition, log.as_ref(), Fate::Stray)
+    }
+
+    /// Bytes of the files that were found.
+    pub fn bytes_on_disk(&self, found: &PartitionOnDisk) -> u64 {
+        let Some(directory) = self.directories.get(found.directory) else {
+            return 0;
+        };
+        let path = directory.path.join(found.partition.to_string());
+        let entries = self.shared.disk.list(&path).unwrap_or_default();
+        entries.iter().map(|entry| entry.bytes).sum()
+    }
+
+    /// A directory does not answer since the start, and the partition, which is not a new one, has no
+    /// files elsewhere: they may be there, so it is offline too. An empty log in their place would
+    /// give out their offsets again.
+    pub fn may_be_lost(&self, partition: &TopicPartition) -> bool {
+        let dead = self
+            .directories
+            .iter()
+            .find(|directory| directory.is_dead());
+        let Some(dead) = dead else {
+            return false;
+        };
+        let elsewhere = |directory: &&Arc<Directory>| directory.slot(partition).is_some();
+        if let Some(directory) = self.directories.iter().find(elsewhere) {
+            return directory.number == dead.number;
         }
-        Ok(())
+        dead.place(partition);
+        true
+    }
+
+    /// What each directory is good for. Does not block.
+    pub fn states(&self) -> Vec<(PathBuf, LogDirState)> {
+        let state = |directory: &Arc<Directory>| {
+            let state = match directory.is_online() {
+                false => LogDirState::Offline,
+                true if directory.is_full() => LogDirState::Full,
+                true => LogDirState::Online,
+            };
+            (directory.path.clone(), state)
+        };
+        self.directories.iter().map(state).collect()
     }
 
     /// Takes a partition's directory away under another name, and everything that is known of it.
@@ -364,6 +445,9 @@ impl LogManager {
             self.shared.cache.forget(log.files.id);
         }
         directory.forget(partition);
+        if !directory.is_online() {
+            return Ok(()); // the files are told to be strays once the directory is back
+        }
         let from = directory.path.join(partition.to_string());
         let suffix = match fate {
             Fate::Deleted { .. } => names::DELETED_DIRECTORY_SUFFIX,
@@ -384,10 +468,10 @@ impl LogManager {
         Ok(())
     }
 
-    /// Partitions that have files on disk, with the topic id in their `partition.metadata`.
-    pub fn on_disk(&self) -> Vec<(TopicPartition, Option<TopicId>)> {
+    /// Partitions that have files on disk, directory by directory.
+    pub fn on_disk(&self) -> Vec<PartitionOnDisk> {
         let mut found = Vec::new();
-        for directory in &self.directories {
+        for directory in self.directories.iter().filter(|d| d.is_online()) {
             let entries = match self.shared.disk.list(&directory.path) {
                 Ok(entries) => entries,
                 Err(error) => {
@@ -402,7 +486,11 @@ impl LogManager {
                 .collect();
             for partition in partitions {
                 let topic_id = self.topic_id_of(directory, &partition);
-                found.push((partition, topic_id.filter(|id| *id != TopicId::ZERO)));
+                found.push(PartitionOnDisk {
+                    directory: directory.number,
+                    partition,
+                    topic_id: topic_id.filter(|id| *id != TopicId::ZERO),
+                });
             }
         }
         found
@@ -546,9 +634,16 @@ impl Drop for LogManager {
 /// The marks come last: without them the next start checks everything.
 fn close_directory(directory: &Directory) -> Result<(), LogError> {
     let mut manifest = std::mem::take(&mut *directory.manifest.lock());
+    let mut failed = None;
     for log in directory.logs() {
-        let Some(entry) = log.close()? else {
-            continue; // nothing on disk
+        let entry = match log.close() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => continue, // nothing on disk
+            Err(error) => {
+                // The others are closed all the same; only the marks are not made.
+                failed.get_or_insert(error);
+                continue;
+            }
         };
         let partition = log.topic_partition().clone();
         directory
@@ -561,6 +656,9 @@ fn close_directory(directory: &Directory) -> Result<(), LogError> {
     directory.write_log_starts();
     directory.write_high_watermarks(true);
     directory.check_online()?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
     if !directory.knows_all()? {
         // Partitions that nobody asked for since a crash are still to be checked.
         return Ok(());

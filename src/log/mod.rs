@@ -11,6 +11,7 @@
 
 mod append;
 mod checkpoint;
+mod claim;
 mod cleanup;
 mod directory;
 mod disk;
@@ -37,13 +38,17 @@ mod tail_cache;
 mod tasks;
 mod walk;
 
+pub use claim::ClaimedDirectory;
 pub use disk::{DirectoryEntry, Disk, DiskFile, DiskLock, OpenMode, RealDisk};
 pub use executor::{Executor, InlineExecutor, Job, ThreadPool};
 pub use log::{
     AppendError, Appended, FileRange, Log, LogError, LogRead, LogSlice, ProducerView,
     TimestampOffset,
 };
-pub use manager::{FlushListener, LogAtRest, LogDirDescription, LogManager, LogManagerConfig};
+pub use manager::{
+    FlushListener, LogAtRest, LogDirDescription, LogDirState, LogManager, LogManagerConfig,
+    PartitionOnDisk,
+};
 
 #[cfg(test)]
 pub(crate) mod gated_disk;

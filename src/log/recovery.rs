@@ -194,7 +194,9 @@ impl Opening<'_> {
                 break;
             }
         }
-        self.finish_indexes(&segments, &checked)?;
+        if let Err(error) = self.finish_indexes(&segments, &checked) {
+            self.not_written("write the indexes", error)?;
+        }
         self.sync(&checked)?;
         let epochs = self.epochs(&segments, log_end)?;
         let opened = self.opened(segments, log_end, epochs);
@@ -364,9 +366,19 @@ impl Opening<'_> {
         }
         if !whole || epochs != before {
             let text = epochs.to_text();
-            replace_file(&*self.directory.disk, &path, text.as_bytes(), false)?;
+            if let Err(error) = replace_file(&*self.directory.disk, &path, text.as_bytes(), false) {
+                self.not_written("write the leader epochs", error)?;
+            }
         }
         Ok(epochs)
+    }
+
+    /// What the batches tell again need not be on disk: a full one is no reason not to serve the log.
+    fn not_written(&self, what: &str, error: io::Error) -> Result<(), LogError> {
+        match self.directory.failed_write(what, error) {
+            LogError::Full(_) => Ok(()),
+            error => Err(error),
+        }
     }
 
     fn first_epoch(&self, segment: &Segment) -> Result<Option<i32>, LogError> {

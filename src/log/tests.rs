@@ -3,6 +3,7 @@
 mod support;
 
 mod basics;
+mod disks;
 mod faults;
 mod flushing;
 mod model;

@@ -22,7 +22,7 @@ pub use waiters::FetchBound;
 
 // What the log tells, for those above who do not know it.
 pub use crate::log::{
-    Appended, FileRange, LogDirDescription, LogSlice, ProducerView, TimestampOffset,
+    Appended, FileRange, LogDirDescription, LogDirState, LogSlice, ProducerView, TimestampOffset,
 };
 
 #[cfg(test)]

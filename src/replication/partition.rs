@@ -478,8 +478,12 @@ impl Partition {
         match error {
             LogError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
             // Said once, when it began.
-            LogError::Offline(_) | LogError::Full(_) => ErrorCode::KafkaStorageError,
-            LogError::Io(_) => {
+            LogError::Full(_) => ErrorCode::KafkaStorageError,
+            LogError::Offline(_) => {
+                self.take_offline(); // it was given its place while the directory failed
+                ErrorCode::KafkaStorageError
+            }
+            LogError::Io(_) | LogError::Unusable { .. } => {
                 tracing::error!(partition = %self.topic_partition, %error, "{doing}");
                 ErrorCode::KafkaStorageError
             }

@@ -1,15 +1,19 @@
 //! All partitions on this broker; follows the metadata image.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::FetchSessions;
 use super::partition::{Partition, Shared, lane};
 use crate::config::TopicConfig;
-use crate::log::{FlushListener, LogDirDescription, LogManager};
+use crate::log::{FlushListener, LogDirDescription, LogDirState, LogManager, PartitionOnDisk};
 use crate::metadata::{Image, ImageListener, Topic};
 use crate::telemetry::Metrics;
 use crate::time::Clock;
@@ -27,6 +31,10 @@ pub struct Replicas {
     shared: Arc<Shared>,
     topics: RwLock<Topics>,
     fetch_sessions: FetchSessions,
+    /// A log directory is offline.
+    degraded: AtomicBool,
+    /// All of them are.
+    all_offline: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +82,8 @@ impl Replicas {
             shared: Arc::new(shared),
             topics: RwLock::default(),
             fetch_sessions: FetchSessions::new(fetch_session_slots, metrics),
+            degraded: AtomicBool::new(false),
+            all_offline: CancellationToken::new(),
         }
     }
 
@@ -157,6 +167,52 @@ impl Replicas {
         }
     }
 
+    /// What each log directory is good for. Does not block.
+    pub fn log_dir_states(&self) -> Vec<(PathBuf, LogDirState)> {
+        self.shared.logs.states()
+    }
+
+    /// Whether the partition is here but its log directory is offline. Cheap while none is.
+    pub fn is_offline(&self, topic: &str, partition: PartitionId) -> bool {
+        self.degraded.load(Ordering::Acquire)
+            && self
+                .partition(topic, partition)
+                .is_ok_and(|partition| partition.is_offline())
+    }
+
+    /// Resolves when no log directory is left.
+    pub async fn all_offline(&self) {
+        self.all_offline.cancelled().await;
+    }
+
+    /// Looks which log directories are left; true if none is.
+    fn count_directories(&self) -> bool {
+        let states = self.log_dir_states();
+        let offline = states.iter().filter(|(_, s)| *s == LogDirState::Offline);
+        let offline = offline.count();
+        self.degraded.store(offline > 0, Ordering::Release);
+        offline == states.len()
+    }
+
+    /// Takes the partitions offline whose files may be in a directory that does not answer since the
+    /// start. Called once, when the first image is complete and strays are gone.
+    pub fn miss_dead_directories(&self) {
+        self.count_directories();
+        let partitions = self.partitions().into_iter();
+        let missed: Vec<_> = partitions
+            .filter(|partition| self.shared.logs.may_be_lost(partition.topic_partition()))
+            .collect();
+        for partition in &missed {
+            partition.take_offline();
+        }
+        if !missed.is_empty() {
+            tracing::error!(
+                partitions = missed.len(),
+                "partitions without files are offline: they may be in a log directory that does not answer"
+            );
+        }
+    }
+
     /// The log directories with their partitions and bytes. Opens the logs that `wanted` says; a
     /// partition without files counts to the first directory.
     pub async fn describe_log_dirs(
@@ -209,26 +265,57 @@ impl Replicas {
     /// Called once, when the first image is complete. Blocks on the disk.
     pub fn remove_strays(&self, image: &Image) {
         let mut strays = Vec::new();
-        for (partition, topic_id) in self.shared.logs.on_disk() {
-            let known = image.topics.get(&partition.topic).is_some_and(|topic| {
-                topic_id.is_none_or(|id| id == topic.id)
+        let mut known: BTreeMap<TopicPartition, Vec<PartitionOnDisk>> = BTreeMap::new();
+        for found in self.shared.logs.on_disk() {
+            let partition = &found.partition;
+            let is_known = image.topics.get(&partition.topic).is_some_and(|topic| {
+                found.topic_id.is_none_or(|id| id == topic.id)
                     && usize::try_from(partition.partition)
                         .is_ok_and(|index| index < topic.partitions.len())
             });
-            if known || &*partition.topic == KAFKA_METADATA_TOPIC {
-                continue;
+            if is_known || &*partition.topic == KAFKA_METADATA_TOPIC {
+                known.entry(partition.clone()).or_default().push(found);
+            } else if self.set_aside(&found) {
+                strays.push(partition.to_string());
             }
-            match self.shared.logs.set_aside(&partition) {
-                Ok(()) => strays.push(partition.to_string()),
-                Err(error) => {
-                    tracing::warn!(%partition, %error, "put a stray partition aside");
-                }
-            }
+        }
+        for found in known.into_values().filter(|found| found.len() > 1) {
+            self.keep_largest(found);
         }
         if !strays.is_empty() {
             let count = strays.len();
             strays.truncate(20);
             tracing::warn!(count, partitions = ?strays, "put stray partitions aside: no topic of the registry has them");
+        }
+    }
+
+    fn set_aside(&self, stray: &PartitionOnDisk) -> bool {
+        let set_aside = self.shared.logs.set_aside(stray);
+        if let Err(error) = &set_aside {
+            tracing::warn!(partition = %stray.partition, %error, "put a stray partition aside");
+        }
+        set_aside.is_ok()
+    }
+
+    /// A partition in several directories, as after a disk that was taken out came back. Kafka does
+    /// not start then; we go on with the one that has most.
+    fn keep_largest(&self, mut found: Vec<PartitionOnDisk>) {
+        let logs = &self.shared.logs;
+        found.sort_by_cached_key(|found| (Reverse(logs.bytes_on_disk(found)), found.directory));
+        let paths = self.log_dir_states();
+        let path = |found: &PartitionOnDisk| {
+            paths
+                .get(found.directory)
+                .map(|(path, _)| path.display().to_string())
+        };
+        if let [kept, others @ ..] = &found[..] {
+            for other in others {
+                tracing::error!(
+                    partition = %other.partition, kept = path(kept), put_aside = path(other),
+                    "a partition is in two log directories: the larger one is served"
+                );
+                self.set_aside(other);
+            }
         }
     }
 
@@ -403,13 +490,17 @@ impl FlushListener for Flushes {
     }
 
     fn directory_failed(&self, partitions: &[TopicPartition]) {
-        if let Some(replicas) = self.0.upgrade() {
-            replicas.shared.metrics.offline_log_directories.add(1);
-        }
+        let Some(replicas) = self.0.upgrade() else {
+            return;
+        };
+        let none_is_left = replicas.count_directories();
         for partition in partitions {
             if let Some(partition) = self.find(partition) {
                 partition.take_offline();
             }
+        }
+        if none_is_left {
+            replicas.all_offline.cancel();
         }
     }
 }

@@ -110,8 +110,8 @@ async fn respond(
     let (status, body) = match (method, path.unwrap_or_default()) {
         ("GET", "/" | "/metrics") => return page(socket, pages).await,
         ("HEAD", "/" | "/metrics") => ("200 OK", String::new()),
-        ("GET" | "HEAD", "/healthz") => ("200 OK", "ok\n".to_string()),
-        ("GET" | "HEAD", "/readyz") if ready => ("200 OK", "ready\n".to_string()),
+        ("GET" | "HEAD", "/healthz") => ("200 OK", health(pages, "ok")),
+        ("GET" | "HEAD", "/readyz") if ready => ("200 OK", health(pages, "ready")),
         ("GET" | "HEAD", "/v1/ready") if ready => ("204 No Content", String::new()),
         ("GET" | "HEAD", "/readyz" | "/v1/ready") => {
             ("503 Service Unavailable", "not ready\n".to_string())
@@ -144,6 +144,22 @@ async fn respond(
     socket.shutdown().await
 }
 
+/// The word, and a line for each log directory with a trouble. The status stays 200: what is left is
+/// served, and a restart would mend nothing.
+fn health(pages: &Pages, word: &str) -> String {
+    let mut text = format!("{word}\n");
+    for log_dir in pages.source.log_dirs() {
+        let state = match (log_dir.offline, log_dir.full) {
+            (true, _) => "offline",
+            (false, true) => "full",
+            (false, false) => continue,
+        };
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "log directory {} is {state}", log_dir.path);
+    }
+    text
+}
+
 /// The metrics, part by part: the end of the connection is the end of the page.
 async fn page(socket: &mut (impl AsyncWrite + Unpin), pages: &Pages) -> std::io::Result<()> {
     let wall_seconds = pages.clock.wall_ms() as f64 / 1_000.0;
@@ -167,7 +183,7 @@ async fn page(socket: &mut (impl AsyncWrite + Unpin), pages: &Pages) -> std::io:
 mod tests {
     use super::*;
     use crate::telemetry::metrics::BrokerState;
-    use crate::telemetry::samples::{ClusterSample, GroupSample, PartitionSample};
+    use crate::telemetry::samples::{ClusterSample, GroupSample, LogDirSample, PartitionSample};
     use crate::time::ManualClock;
 
     #[derive(Debug)]
@@ -176,6 +192,18 @@ mod tests {
     impl ScrapeSource for Nothing {
         fn cluster(&self) -> ClusterSample {
             ClusterSample::default()
+        }
+        fn log_dirs(&self) -> Vec<LogDirSample> {
+            let log_dir = |path: &str, full, offline| LogDirSample {
+                path: path.to_owned(),
+                full,
+                offline,
+            };
+            vec![
+                log_dir("/good", false, false),
+                log_dir("/small", true, false),
+                log_dir("/bad", true, true),
+            ]
         }
         fn partitions(&self) -> Vec<PartitionSample> {
             Vec::new()
@@ -211,7 +239,10 @@ mod tests {
         assert!(metrics.contains("version=0.0.4"));
         assert!(metrics.contains("\nprocess_cpu_seconds_total "));
         assert!(ask(&pages, &get("/")).await.contains("process_open_fds"));
-        assert!(ask(&pages, &get("/healthz")).await.contains(" 200 OK"));
+        let health = ask(&pages, &get("/healthz")).await;
+        assert!(health.contains(" 200 OK"));
+        let troubles = "log directory /small is full\nlog directory /bad is offline\n";
+        assert!(health.ends_with(&format!("\r\nok\n{troubles}")), "{health}");
         assert!(ask(&pages, &get("/readyz")).await.contains(" 503 "));
         assert!(ask(&pages, &get("/v1/ready")).await.contains(" 503 "));
         pages.metrics.set_state(BrokerState::Running);
@@ -266,7 +297,7 @@ mod tests {
             .unwrap();
         let mut text = String::new();
         client.read_to_string(&mut text).await.unwrap();
-        assert!(text.ends_with("ok\n"), "{text}");
+        assert!(text.contains("\r\nok\n"), "{text}");
         stop.send(()).unwrap();
         serving.await.unwrap();
         assert!(tokio::net::TcpStream::connect(address).await.is_err());

@@ -196,7 +196,6 @@ pub struct Metrics {
     pub waiting_heartbeat: Gauge,
     pub request_queue_size: Gauge,
     pub response_queue_size: Gauge,
-    pub offline_log_directories: Gauge,
     pub cleaner_max_dirty_percent: Gauge,
     /// Partitions that cleaning had to give up.
     pub cleaner_uncleanable_partitions: Gauge,
@@ -232,7 +231,6 @@ impl Metrics {
             waiting_heartbeat: Gauge::default(),
             request_queue_size: Gauge::default(),
             response_queue_size: Gauge::default(),
-            offline_log_directories: Gauge::default(),
             cleaner_max_dirty_percent: Gauge::default(),
             cleaner_uncleanable_partitions: Gauge::default(),
         }

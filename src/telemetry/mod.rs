@@ -18,6 +18,6 @@ pub use metrics::{
 };
 pub use render::Scrape;
 pub use samples::{
-    ClusterSample, GroupOffsetSample, GroupSample, GroupStateSample, LogSample, PartitionSample,
-    ScrapeSource,
+    ClusterSample, GroupOffsetSample, GroupSample, GroupStateSample, LogDirSample, LogSample,
+    PartitionSample, ScrapeSource,
 };

@@ -81,6 +81,7 @@ families! {
     LOG_END_OFFSET Gauge "kafka_log_log_logendoffset" "Offset that the next record of the partition gets on this broker.";
     LOG_SEGMENTS Gauge "kafka_log_log_numlogsegments" "Segments of the partition's log on this broker.";
     OFFLINE_LOG_DIRS Gauge "kafka_log_logmanager_offlinelogdirectorycount" "Log directories that failed.";
+    FULL_LOG_DIRS Gauge "ottla_log_directories_full" "Log directories to which produce is refused because their disk is full.";
     CLEANER_DIRTY Gauge "kafka_log_logcleanermanager_max_dirty_percent" "Largest uncleaned part of a compacted log, in percent.";
     CLEANER_UNCLEANABLE Gauge "kafka_log_logcleanermanager_uncleanable_partitions_count_total_partitions" "Compacted logs that the cleaner gave up.";
     LOG_FLUSH Summary "kafka_log_logflushstats_logflushrateandtimems" "Time of bringing what was appended to a partition to disk, in milliseconds.";

@@ -11,7 +11,9 @@ use super::instruments::{QUANTILES, Summary};
 use super::metrics::Metrics;
 use super::names::{self as n, Family, Type};
 use super::process::Process;
-use super::samples::{ClusterSample, GroupSample, GroupStateSample, PartitionSample, ScrapeSource};
+use super::samples::{
+    ClusterSample, GroupSample, GroupStateSample, LogDirSample, PartitionSample, ScrapeSource,
+};
 use crate::types::TopicName;
 
 /// The `Content-Type` of what [`Scrape`] writes.
@@ -94,6 +96,7 @@ pub struct Scrape {
     metrics: Arc<Metrics>,
     now: Instant,
     cluster: ClusterSample,
+    log_dirs: Vec<LogDirSample>,
     partitions: Vec<PartitionSample>,
     groups: Vec<GroupSample>,
     process: Process,
@@ -140,6 +143,7 @@ impl Scrape {
             metrics: Arc::clone(metrics),
             now,
             cluster: source.cluster(),
+            log_dirs: source.log_dirs(),
             partitions: source.partitions(),
             groups: source.groups().await,
             process,
@@ -293,11 +297,11 @@ impl Scrape {
 
     fn log_manager(&self, out: &mut String) {
         let metrics = &self.metrics;
-        gauge(
-            out,
-            n::OFFLINE_LOG_DIRS,
-            metrics.offline_log_directories.get(),
-        );
+        let log_dirs = self.log_dirs.iter();
+        let offline = log_dirs.clone().filter(|log_dir| log_dir.offline).count();
+        gauge(out, n::OFFLINE_LOG_DIRS, offline);
+        let full = log_dirs.filter(|log_dir| log_dir.full).count();
+        gauge(out, n::FULL_LOG_DIRS, full);
         gauge(
             out,
             n::CLEANER_DIRTY,
@@ -611,6 +615,19 @@ mod tests {
                 topics: 1,
                 ..ClusterSample::default()
             }
+        }
+
+        fn log_dirs(&self) -> Vec<LogDirSample> {
+            let log_dir = |full, offline| LogDirSample {
+                path: "/data".to_string(),
+                full,
+                offline,
+            };
+            vec![
+                log_dir(false, false),
+                log_dir(true, false),
+                log_dir(false, true),
+            ]
         }
 
         fn partitions(&self) -> Vec<PartitionSample> {

@@ -80,9 +80,20 @@ pub struct ClusterSample {
     pub fetcher_max_lag: u64,
 }
 
+/// One of `log.dirs`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogDirSample {
+    pub path: String,
+    /// Produce to it is refused until there is room.
+    pub full: bool,
+    /// Its disk failed.
+    pub offline: bool,
+}
+
 /// Where a scrape reads what is not counted. Called on a runtime worker: must not block on a disk.
 pub trait ScrapeSource: Debug + Send + Sync {
     fn cluster(&self) -> ClusterSample;
+    fn log_dirs(&self) -> Vec<LogDirSample>;
     /// Every partition of the cluster, sorted by topic and partition.
     fn partitions(&self) -> Vec<PartitionSample>;
     /// Every group that this broker coordinates, sorted by name.

@@ -182,7 +182,8 @@ pub fn client_metrics_key(name: &str) -> Option<&'static Key> {
 
 /// Keys that Apache Kafka does not have. They appear on brokers only.
 pub fn is_ours(name: &str) -> bool {
-    name.starts_with("etcd.") || matches!(
+    name.starts_with("etcd.")
+        || matches!(
             name,
             "metrics.listeners" | "cluster.id" | "log.dir.reserved.bytes"
         )

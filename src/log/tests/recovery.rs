@@ -3,6 +3,7 @@ use std::path::Path;
 
 use super::support::*;
 use crate::log::LogManager;
+use crate::log::PartitionOnDisk;
 use crate::types::{Offset, TopicId, TopicPartition};
 
 fn copy(from: &Path, to: &Path) {
@@ -243,11 +244,18 @@ fn files_of_a_deleted_topic_are_put_aside() {
     let directory = crashed();
     let manager = open(directory.path());
     let other = TopicId(*b"fedcba9876543210");
-    assert_eq!(manager.on_disk(), [(partition(), Some(TOPIC_ID))]);
+    let found = |topic_id| {
+        [PartitionOnDisk {
+            directory: 0,
+            partition: partition(),
+            topic_id: Some(topic_id),
+        }]
+    };
+    assert_eq!(manager.on_disk(), found(TOPIC_ID));
     let log = manager.log(&partition(), other, small_segments()).unwrap();
     assert_eq!(log.log_end_offset(), 0);
     append(&log, batch(1_000, &[b"new"])).unwrap();
-    assert_eq!(manager.on_disk(), [(partition(), Some(other))]);
+    assert_eq!(manager.on_disk(), found(other));
     let names: Vec<_> = fs::read_dir(directory.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
