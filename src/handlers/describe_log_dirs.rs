@@ -1,18 +1,56 @@
 //! DescribeLogDirs: the log directories, what is in them and how much room they have.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use kafka_protocol::messages::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
-use kafka_protocol::messages::{self, DescribeLogDirsRequest, DescribeLogDirsResponse};
-use kafka_protocol::protocol::StrBytes;
+use kafka_protocol::messages::{self, ApiKey, DescribeLogDirsRequest, DescribeLogDirsResponse};
+use kafka_protocol::protocol::{Decodable, StrBytes};
 
+use super::dispatch::encode;
 use super::{Context, RequestInfo};
+use crate::protocol::log_dirs::{DESCRIBE_LOG_DIRS_VERSION, encode_describe_log_dirs};
+use crate::protocol::{Chunk, Completion, Response, guard};
 use crate::replication::LogDirDescription;
 use crate::types::{ErrorCode, PartitionId, TopicName, TopicPartition};
 
-pub(crate) async fn handle(
+/// The newest version that the codec has; the requests of version 5 are like those of it.
+const CODEC_VERSION: i16 = DESCRIBE_LOG_DIRS_VERSION - 1;
+
+pub(crate) fn dispatch(
+    context: Arc<Context>,
+    request: Arc<RequestInfo>,
+    mut body: Bytes,
+) -> BoxFuture<'static, Completion> {
+    Box::pin(async move {
+        let version = request.api_version;
+        if let Err(error) = guard::check(request.api_key, version, &body) {
+            return Completion::Close(format!("malformed DescribeLogDirs v{version}: {error}"));
+        }
+        let body = match DescribeLogDirsRequest::decode(&mut body, version.min(CODEC_VERSION)) {
+            Ok(body) => body,
+            Err(error) => {
+                return Completion::Close(format!("malformed DescribeLogDirs v{version}: {error}"));
+            }
+        };
+        let response = handle(&context, &request, body).await;
+        if version <= CODEC_VERSION {
+            return encode(&request, &response);
+        }
+        let header_version = ApiKey::DescribeLogDirs.response_header_version(version);
+        let body = vec![Chunk::Bytes(encode_describe_log_dirs(&response))];
+        match Response::frame(request.correlation_id, header_version, body) {
+            Ok(response) => Completion::Ready(response),
+            Err(error) => Completion::Close(error.to_string()),
+        }
+    })
+}
+
+async fn handle(
     context: &Context,
     request: &RequestInfo,
     body: DescribeLogDirsRequest,

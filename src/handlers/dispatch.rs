@@ -33,7 +33,10 @@ pub async fn dispatch(context: Arc<Context>, peer: Peer, mut frame: Bytes) -> Co
     let version = header.api_version;
     if version < api.min_version || version > api.max_version {
         if api.key == ApiKey::ApiVersions {
-            return api_versions::unsupported(header.correlation_id);
+            return match parse_client_id(&mut frame, unknown_header_version(version)) {
+                Ok(_) => api_versions::unsupported(header.correlation_id),
+                Err(error) => Completion::Close(error.to_string()),
+            };
         }
         return Completion::Close(format!("{:?} version {version} is not served", api.key));
     }
@@ -71,6 +74,12 @@ pub async fn dispatch(context: Arc<Context>, peer: Peer, mut frame: Bytes) -> Co
     }
     count(&counted, Duration::ZERO);
     completion
+}
+
+/// The request header of a version of ApiVersions that we do not know: like Kafka, we take one that
+/// is newer than ours to be flexible, and one below zero not to be.
+fn unknown_header_version(version: i16) -> i16 {
+    if version < 0 { 1 } else { 2 }
 }
 
 /// Decodes the body of a request that the table names. The error is the reason to close.
