@@ -19,6 +19,11 @@ const DECOMPRESSED_RATIO: usize = 8;
 /// Largest window of a Zstandard frame: 128 MiB, which the highest levels ask for and Kafka accepts.
 /// Only what the output reaches is ever touched.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+/// Kafka's default level for LZ4, at which it takes the fast compressor, not the thorough one at 9.
+const LZ4_LEVEL: i32 = 9;
+/// The fast compressor of the LZ4 library, and the levels of its thorough one.
+const LZ4_FAST: u32 = 0;
+const LZ4_THOROUGH: std::ops::RangeInclusive<i32> = 3..=12;
 /// Kafka's default level for Zstandard.
 const ZSTD_LEVEL: i32 = 3;
 /// How a gzip member starts: its magic and the only method, deflate.
@@ -60,12 +65,42 @@ pub fn decompress(
     Ok(output.into())
 }
 
+/// How hard each codec tries where this broker compresses: `compression.<codec>.level`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompressionLevels {
+    /// 1 to 9; −1: the library's choice.
+    pub gzip: i32,
+    /// 1 to 17.
+    pub lz4: i32,
+    pub zstd: i32,
+}
+
+impl Default for CompressionLevels {
+    fn default() -> Self {
+        Self {
+            gzip: -1,
+            lz4: LZ4_LEVEL,
+            zstd: ZSTD_LEVEL,
+        }
+    }
+}
+
 /// Compresses a payload in the framing of Kafka's Java client, at the codec's default level.
 pub fn compress(compression: Compression, payload: &[u8]) -> io::Result<Vec<u8>> {
+    compress_at(compression, payload, CompressionLevels::default())
+}
+
+/// The same at a level of the caller's.
+pub(crate) fn compress_at(
+    compression: Compression,
+    payload: &[u8],
+    levels: CompressionLevels,
+) -> io::Result<Vec<u8>> {
     match compression {
         Compression::None => Ok(payload.to_vec()),
         Compression::Gzip => {
-            let level = flate2::Compression::default();
+            let level = u32::try_from(levels.gzip).map(flate2::Compression::new);
+            let level = level.unwrap_or_default();
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
             encoder.write_all(payload)?;
             encoder.finish()
@@ -76,13 +111,24 @@ pub fn compress(compression: Compression, payload: &[u8]) -> io::Result<Vec<u8>>
                 .block_size(lz4::BlockSize::Max64KB)
                 .block_mode(lz4::BlockMode::Independent)
                 .checksum(lz4::ContentChecksum::NoChecksum)
+                .level(lz4_level(levels.lz4))
                 .build(Vec::new())?;
             encoder.write_all(payload)?;
             let (output, result) = encoder.finish();
             result.map(|()| output)
         }
-        Compression::Zstd => zstd::stream::encode_all(payload, ZSTD_LEVEL),
+        Compression::Zstd => zstd::stream::encode_all(payload, levels.zstd),
     }
+}
+
+/// What the LZ4 library calls Kafka's level.
+fn lz4_level(level: i32) -> u32 {
+    if level == LZ4_LEVEL {
+        return LZ4_FAST;
+    }
+    level
+        .clamp(*LZ4_THOROUGH.start(), *LZ4_THOROUGH.end())
+        .unsigned_abs()
 }
 
 fn compress_snappy(payload: &[u8]) -> io::Result<Vec<u8>> {

@@ -141,7 +141,7 @@ pub fn validate_within(
         }
         payload = match target {
             Compression::None => plain,
-            codec => compression::compress(codec, &plain)
+            codec => compression::compress_at(codec, &plain, levels(rules.topic))
                 .map_err(|_| ErrorCode::UnknownServerError)?
                 .into(),
         };
@@ -157,6 +157,14 @@ pub fn validate_within(
             TimestampType::LogAppendTime => 0,
         },
     })
+}
+
+fn levels(topic: &TopicConfig) -> compression::CompressionLevels {
+    compression::CompressionLevels {
+        gzip: topic.compression_gzip_level,
+        lz4: topic.compression_lz4_level,
+        zstd: topic.compression_zstd_level,
+    }
 }
 
 /// Finds the length of the only batch. Bytes behind it that are no batch are ignored, as Kafka does;

@@ -212,7 +212,12 @@ impl Partition {
             produce_version: options.produce_version,
             internal: options.internal,
         };
-        validate(records, &rules).map_err(|refused| self.refused(refused, options))
+        let batch = validate(records, &rules).map_err(|refused| self.refused(refused, options))?;
+        if batch.payload.as_ptr() != records[BATCH_HEADER_BYTES..].as_ptr() {
+            let records = u64::try_from(batch.header.record_count).unwrap_or(0);
+            self.metrics.produce_message_conversions.add(records);
+        }
+        Ok(batch)
     }
 
     fn refused(&self, refused: InvalidBatch, options: AppendOptions) -> AppendFailure {

@@ -3,13 +3,13 @@
 use super::keys;
 
 keys! { STORAGE:
-    INT "compression.gzip.level" = "-1", GzipLevel, A, Dynamic,
+    INT "compression.gzip.level" = "-1", GzipLevel, Y, Dynamic,
         "Effort of gzip where the broker compresses itself: 1 (fast) to 9 (small), -1 for the library's choice.";
-    INT "compression.lz4.level" = "9", Range(1, 17), A, Dynamic,
+    INT "compression.lz4.level" = "9", Range(1, 17), Y, Dynamic,
         "Effort of lz4 where the broker compresses itself: 1 (fast) to 17 (small).";
     STRING "compression.type" = "producer", OneOf(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), Y, Dynamic,
         "Codec that record batches are kept in: producer keeps what was sent, uncompressed or a codec's name brings every batch into that form.";
-    INT "compression.zstd.level" = "3", Range(-131072, 22), A, Dynamic,
+    INT "compression.zstd.level" = "3", Range(-131072, 22), Y, Dynamic,
         "Effort of zstd where the broker compresses itself: higher is smaller and slower.";
     LIST "cordoned.log.dirs" = "", Any, I, PerBroker,
         "Log directories that get no new partitions.";
@@ -73,8 +73,8 @@ keys! { STORAGE:
         "How far from the broker's clock timestamps could be in Kafka before 4.0; accepted for old files.";
     STRING "log.message.timestamp.type" = "CreateTime", OneOf(&["CreateTime", "LogAppendTime"]), Y, Dynamic,
         "Which time records carry, where the topic does not say: CreateTime or LogAppendTime.";
-    BOOLEAN "log.preallocate" = "false", Any, Y, Dynamic,
-        "Whether new segment files get their full size at once, where the topic does not say.";
+    BOOLEAN "log.preallocate" = "false", Any, A, Dynamic,
+        "Whether new segment files get their full size at once in Kafka, where the topic does not say; files grow as they are written here.";
     LONG "log.retention.bytes" = "-1", Any, Y, Dynamic,
         "Size up to which partitions are kept, where the topic does not say; -1 for no bound.";
     LONG "log.retention.check.interval.ms" = "300000", AtLeast(1), Y, ReadOnly,

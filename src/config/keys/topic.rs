@@ -5,13 +5,13 @@ use super::keys;
 keys! { TOPIC:
     LIST "cleanup.policy" = "delete", EachOf(&["compact", "delete"]), Y, Dynamic,
         "What happens to old records: delete drops whole segments by age and size, compact keeps the newest record of each key; both may be given.";
-    INT "compression.gzip.level" = "-1", GzipLevel, A, Dynamic,
+    INT "compression.gzip.level" = "-1", GzipLevel, Y, Dynamic,
         "Effort of gzip where the broker compresses itself: 1 (fast) to 9 (small), -1 for the library's choice.";
-    INT "compression.lz4.level" = "9", Range(1, 17), A, Dynamic,
+    INT "compression.lz4.level" = "9", Range(1, 17), Y, Dynamic,
         "Effort of lz4 where the broker compresses itself: 1 (fast) to 17 (small).";
     STRING "compression.type" = "producer", OneOf(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), Y, Dynamic,
         "Codec that record batches are kept in: producer keeps what was sent, uncompressed or a codec's name brings every batch into that form.";
-    INT "compression.zstd.level" = "3", Range(-131072, 22), A, Dynamic,
+    INT "compression.zstd.level" = "3", Range(-131072, 22), Y, Dynamic,
         "Effort of zstd where the broker compresses itself: higher is smaller and slower.";
     LONG "delete.retention.ms" = "86400000", AtLeast(0), Y, Dynamic,
         "How long a compacted log keeps tombstones, counted from when the cleaner first passed them.";
@@ -53,8 +53,8 @@ keys! { TOPIC:
         "Time for which a record stays uncompacted at least.";
     INT "min.insync.replicas" = "1", AtLeast(1), Y, Dynamic,
         "In-sync replicas without which produce requests with acks=all are refused.";
-    BOOLEAN "preallocate" = "false", Any, Y, Dynamic,
-        "Whether a new segment's file gets its full size at once.";
+    BOOLEAN "preallocate" = "false", Any, A, Dynamic,
+        "Whether a new segment's file gets its full size at once in Kafka; files grow as they are written here.";
     LONG "remote.copy.lag.bytes" = "-1", AtLeast(-1), A, Dynamic,
         "Bytes that may accumulate before segments are copied to remote storage; -1 for no such bound.";
     LONG "remote.copy.lag.ms" = "0", AtLeast(-1), A, Dynamic,

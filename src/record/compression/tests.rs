@@ -80,6 +80,35 @@ fn output_stops_at_the_limit() {
 }
 
 #[test]
+fn a_level_that_tries_harder_makes_less_of_it() {
+    // Words in a fixed disorder: something to find, and more of it for who looks longer.
+    let mut word = 1u32;
+    let text: Vec<u8> = std::iter::repeat_with(|| {
+        word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        format!("word-{} ", (word >> 16) % 1_000)
+    })
+    .take(20_000)
+    .flat_map(String::into_bytes)
+    .collect();
+    let bytes = |codec, change: fn(&mut CompressionLevels)| {
+        let mut levels = CompressionLevels::default();
+        change(&mut levels);
+        let compressed = compress_at(codec, &text, levels).unwrap();
+        assert_eq!(inflate(codec, &compressed, text.len()).unwrap(), text);
+        compressed.len()
+    };
+    let gzip = |level: fn(&mut CompressionLevels)| bytes(Compression::Gzip, level);
+    assert!(gzip(|l| l.gzip = 9) < gzip(|l| l.gzip = 1));
+    assert_eq!(gzip(|l| l.gzip = 6), gzip(|_| ()));
+    let lz4 = |level: fn(&mut CompressionLevels)| bytes(Compression::Lz4, level);
+    assert!(lz4(|l| l.lz4 = 17) < lz4(|l| l.lz4 = 1));
+    assert!(lz4(|l| l.lz4 = 1) < lz4(|_| ()), "the default is fast");
+    let zstd = |level: fn(&mut CompressionLevels)| bytes(Compression::Zstd, level);
+    assert!(zstd(|l| l.zstd = 19) < zstd(|_| ()));
+    assert!(zstd(|_| ()) < zstd(|l| l.zstd = -100));
+}
+
+#[test]
 fn a_stream_that_is_cut_off_is_refused() {
     for codec in [Compression::Gzip, Compression::Lz4, Compression::Zstd] {
         let compressed = compress(codec, b"some bytes and some bytes").unwrap();
