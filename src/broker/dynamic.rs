@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::BrokerConfig;
+use crate::config::{BrokerConfig, Listener};
 use crate::metadata::{Image, ImageListener};
 use crate::net::{ConnectionLimitValues, ConnectionLimits};
 
@@ -35,18 +35,21 @@ impl ImageListener for DynamicConfig {
 /// The connection limits of a configuration.
 pub(super) fn limits(config: &BrokerConfig) -> ConnectionLimitValues {
     let overrides = config.max_connections_per_ip_overrides.iter();
-    let by_listener = config.listeners.iter().filter_map(|listener| {
-        Some((
-            Arc::clone(&listener.name),
-            i64::from(listener.max_connections?),
-        ))
-    });
+    let of_listener = |value: fn(&Listener) -> Option<i32>| {
+        let listeners = config.listeners.iter();
+        let limits = listeners.filter_map(move |listener| {
+            Some((Arc::clone(&listener.name), i64::from(value(listener)?)))
+        });
+        limits.collect()
+    };
     ConnectionLimitValues {
         total: i64::from(config.max_connections),
         per_ip: i64::from(config.max_connections_per_ip),
         per_ip_overrides: overrides
             .filter_map(|(ip, count)| Some((ip.parse().ok()?, i64::from(*count))))
             .collect(),
-        per_listener: by_listener.collect(),
+        per_listener: of_listener(|listener| listener.max_connections),
+        creation_rate: i64::from(config.max_connection_creation_rate),
+        creation_rate_per_listener: of_listener(|listener| listener.max_connection_creation_rate),
     }
 }

@@ -24,7 +24,9 @@ use crate::coordinator::GroupCoordinator;
 use crate::handlers::Context;
 use crate::log::{LogManager, LogManagerConfig};
 use crate::metadata::{MetadataCache, Resolver, Watcher};
-use crate::net::{BoundListener, ConnectionLimits, MemoryBudget, NetConfig, SocketOptions};
+use crate::net::{
+    BoundListener, Budgets, ConnectionLimits, MemoryBudget, NetConfig, RequestSlots, SocketOptions,
+};
 use crate::registry::value::EndpointValue;
 use crate::registry::{Embedded, Etcd, EtcdConfig, Registry};
 use crate::replication::Replicas;
@@ -170,7 +172,10 @@ impl Broker {
             idle_max: Duration::from_millis(config.connections_max_idle_ms.unsigned_abs()),
             in_flight_max: IN_FLIGHT_MAX,
         };
-        let budget = MemoryBudget::new(request_memory(config));
+        let budgets = Budgets {
+            memory: MemoryBudget::new(request_memory(config)),
+            requests: RequestSlots::new(usize::try_from(config.queued_max_requests).unwrap_or(1)),
+        };
         let names = bound.iter().map(|(listener, _)| &listener.name);
         let service = Arc::new(service::KafkaService::new(context, names));
         for (_, listener) in bound {
@@ -178,7 +183,7 @@ impl Broker {
                 Arc::clone(&service) as _,
                 net,
                 Arc::clone(limits),
-                budget.clone(),
+                budgets.clone(),
                 self.connections.clone(),
                 self.closing.clone(),
             ));

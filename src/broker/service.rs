@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use crate::handlers::{Context, Peer, dispatch};
 use crate::net::{PeerInfo, Service};
-use crate::protocol::Completion;
-use crate::telemetry::ListenerMetrics;
+use crate::protocol::{Completion, Timing};
+use crate::telemetry::{ListenerMetrics, RequestTimes};
 use crate::types::ListenerName;
 
 /// Serves Kafka's protocol.
@@ -31,12 +32,36 @@ impl KafkaService {
 }
 
 impl Service for KafkaService {
-    fn dispatch(&self, peer: &PeerInfo, frame: Bytes) -> BoxFuture<'static, Completion> {
+    fn dispatch(
+        &self,
+        peer: &PeerInfo,
+        frame: Bytes,
+        queued: Duration,
+    ) -> BoxFuture<'static, Completion> {
         let peer = Peer {
             listener: Arc::clone(&peer.listener),
             address: peer.address,
         };
-        Box::pin(dispatch(Arc::clone(&self.context), peer, frame))
+        Box::pin(dispatch(Arc::clone(&self.context), peer, frame, queued))
+    }
+
+    fn sent(&self, timing: &Timing, waited: Duration, sending: Duration) {
+        let metrics = self.context.metrics.request(timing.api_key);
+        metrics.times(RequestTimes {
+            request_queue: timing.queued,
+            local: timing.local,
+            remote: timing.remote,
+            response_queue: waited,
+            response_send: sending,
+        });
+    }
+
+    fn queued(&self, change: i64) {
+        self.context.metrics.request_queue_size.add(change);
+    }
+
+    fn sending(&self, change: i64) {
+        self.context.metrics.response_queue_size.add(change);
     }
 
     fn connected(&self, peer: &PeerInfo) {

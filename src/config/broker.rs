@@ -21,6 +21,8 @@ pub struct Listener {
     pub advertised_port: u16,
     /// Connections that it accepts at most, besides the broker's own limit.
     pub max_connections: Option<i32>,
+    /// Connections that it takes up per second at most, besides the broker's own limit.
+    pub max_connection_creation_rate: Option<i32>,
 }
 
 /// Where something that is not for Kafka clients listens.

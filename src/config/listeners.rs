@@ -74,7 +74,12 @@ pub(super) fn client_listeners(
             }
             let unnamed = host.is_empty() || is_meta(host);
             Ok(Listener {
-                max_connections: listener_limit(values, &endpoint.name)?,
+                max_connections: listener_limit(values, &endpoint.name, "max.connections")?,
+                max_connection_creation_rate: listener_limit(
+                    values,
+                    &endpoint.name,
+                    "max.connection.creation.rate",
+                )?,
                 name: ListenerName::from(endpoint.name.as_str()),
                 advertised_host: if unnamed { hostname } else { host }.to_string(),
                 advertised_port: port,
@@ -307,9 +312,13 @@ fn check_routable(key: &str, text: &str, host: &str) -> Result<(), ConfigError> 
     Ok(())
 }
 
-/// `listener.name.<lower name>.max.connections`.
-fn listener_limit(values: &BrokerValues, name: &str) -> Result<Option<i32>, ConfigError> {
-    let key = format!("listener.name.{}.max.connections", name.to_lowercase());
+/// `listener.name.<lower name>.<key>`.
+fn listener_limit(
+    values: &BrokerValues,
+    name: &str,
+    key: &str,
+) -> Result<Option<i32>, ConfigError> {
+    let key = format!("listener.name.{}.{key}", name.to_lowercase());
     let Some(text) = values.explicit(&key) else {
         return Ok(None);
     };

@@ -181,7 +181,8 @@ fn unknown_and_useless_keys_are_reported_and_do_no_harm() {
         Some(
             "my.own=1\nzookeeper.connect=z:2181\nmetric.reporters=com.example.X\n\
              controller.quorum.voters=1@localhost:9093\nprocess.roles=broker,controller\n\
-             listener.name.plaintext.max.connections=5\nlistener.name.x.ssl.keystore.type=PEM\n\
+             listener.name.plaintext.max.connections=5\n\
+             listener.name.plaintext.max.connection.creation.rate=6\nlistener.name.x.ssl.keystore.type=PEM\n\
              authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n",
         ),
         &[
@@ -204,6 +205,8 @@ fn unknown_and_useless_keys_are_reported_and_do_no_harm() {
     );
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
     assert_eq!(loaded.config.listeners[0].max_connections, Some(5));
+    let rate = loaded.config.listeners[0].max_connection_creation_rate;
+    assert_eq!(rate, Some(6));
 }
 
 /// Names, bound and advertised addresses of the listeners of `text`.

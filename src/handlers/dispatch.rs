@@ -1,7 +1,7 @@
 //! From a frame to a completion: header, table, guard, codec.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -11,7 +11,7 @@ use kafka_protocol::protocol::{Decodable, Encodable};
 
 use super::{Context, RequestInfo, api, api_versions};
 use crate::protocol::request::{RequestHeader, parse_client_id};
-use crate::protocol::{Completion, Response, guard};
+use crate::protocol::{Completion, Response, Timing, guard};
 use crate::types::ListenerName;
 
 /// Who sent a frame.
@@ -21,8 +21,14 @@ pub struct Peer {
     pub address: std::net::SocketAddr,
 }
 
-/// Reads one frame and runs its handler. Finishes before the connection's next request is dispatched.
-pub async fn dispatch(context: Arc<Context>, peer: Peer, mut frame: Bytes) -> Completion {
+/// Reads one frame, which has waited for its turn so long, and runs its handler. Finishes before the
+/// connection's next request is dispatched.
+pub async fn dispatch(
+    context: Arc<Context>,
+    peer: Peer,
+    mut frame: Bytes,
+    queued: Duration,
+) -> Completion {
     let header = match RequestHeader::parse(&mut frame) {
         Ok(header) => header,
         Err(error) => return Completion::Close(error.to_string()),
@@ -44,6 +50,7 @@ pub async fn dispatch(context: Arc<Context>, peer: Peer, mut frame: Bytes) -> Co
         Ok(client_id) => client_id,
         Err(error) => return Completion::Close(error.to_string()),
     };
+    let begun = context.clock.now();
     let request = Arc::new(RequestInfo {
         api_key: header.api_key,
         api_version: version,
@@ -51,29 +58,34 @@ pub async fn dispatch(context: Arc<Context>, peer: Peer, mut frame: Bytes) -> Co
         client_id: client_id.map(Arc::from),
         listener: peer.listener,
         peer: peer.address,
-        received: context.clock.now(),
+        received: begun.checked_sub(queued).unwrap_or(begun),
     });
     context.metrics.request(header.api_key).request(version);
-    let received = request.received;
-    let counted = Arc::clone(&context);
+    let clock = Arc::clone(&context.clock);
     let completion = (api.handler)(context, request, frame).await;
-    let local = counted.clock.now() - received;
-    let count = move |counted: &Context, remote| {
-        let metrics = counted.metrics.request(header.api_key);
-        metrics.times(local, remote, Duration::ZERO);
+    let done = clock.now();
+    let timing = move |remote, done: Instant| {
+        Some(Timing {
+            api_key: header.api_key,
+            queued,
+            local: done.saturating_duration_since(begun).saturating_sub(remote),
+            remote,
+            done,
+        })
     };
-    if let Completion::Later(later) = completion {
-        return Completion::Later(Box::pin(async move {
-            let response = later.await;
-            count(
-                &counted,
-                (counted.clock.now() - received).saturating_sub(local),
-            );
-            response
-        }));
+    match completion {
+        Completion::Ready(mut response) => {
+            response.timing = timing(Duration::ZERO, done);
+            Completion::Ready(response)
+        }
+        Completion::Later(later) => Completion::Later(Box::pin(async move {
+            let mut response = later.await?;
+            let answered = clock.now();
+            response.timing = timing(answered.saturating_duration_since(done), answered);
+            Some(response)
+        })),
+        other => other,
     }
-    count(&counted, Duration::ZERO);
-    completion
 }
 
 /// The request header of a version of ApiVersions that we do not know: like Kafka, we take one that

@@ -203,7 +203,7 @@ async fn close_on_error(topics: Vec<Topic>) -> Option<Response> {
             }
         }
     }
-    Some(Response { chunks: Vec::new() })
+    Some(Vec::new().into())
 }
 
 /// Counts a request that waits, until it is dropped.

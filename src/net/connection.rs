@@ -10,6 +10,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::FutureExt;
@@ -19,9 +20,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{MemoryBudget, NetConfig, PeerInfo, Service, Socket};
+use super::{Budgets, NetConfig, PeerInfo, Service, Socket};
 use crate::protocol::frame::{self, Frame};
-use crate::protocol::{Chunk, Completion, Response};
+use crate::protocol::{Chunk, Completion, Response, Timing};
 
 /// The first read of a frame; most requests fit.
 const FIRST_READ_BYTES: usize = 4 << 10;
@@ -62,6 +63,12 @@ struct Outstanding {
     _memory: Option<OwnedSemaphorePermit>,
 }
 
+/// A request that is being dispatched, with its place among those of all connections.
+struct Dispatching {
+    completion: BoxFuture<'static, Completion>,
+    _slot: Option<OwnedSemaphorePermit>,
+}
+
 enum Answer {
     Ready(Response),
     Later(BoxFuture<'static, Option<Response>>),
@@ -73,7 +80,7 @@ pub struct Connection<S> {
     peer: PeerInfo,
     service: Arc<dyn Service>,
     config: NetConfig,
-    budget: MemoryBudget,
+    budgets: Budgets,
     shutdown: CancellationToken,
     buffer: BytesMut,
     /// Memory taken for what is in `buffer`.
@@ -98,7 +105,7 @@ impl<S: Socket> Connection<S> {
         peer: PeerInfo,
         service: Arc<dyn Service>,
         config: NetConfig,
-        budget: MemoryBudget,
+        budgets: Budgets,
         shutdown: CancellationToken,
     ) -> Self {
         Self {
@@ -106,7 +113,7 @@ impl<S: Socket> Connection<S> {
             peer,
             service,
             config,
-            budget,
+            budgets,
             shutdown,
             buffer: BytesMut::new(),
             buffer_memory: None,
@@ -133,7 +140,7 @@ impl<S: Socket> Connection<S> {
     }
 
     async fn serve(&mut self) -> Result<std::convert::Infallible, Closed> {
-        let mut dispatching: Option<BoxFuture<'static, Completion>> = None;
+        let mut dispatching: Option<Dispatching> = None;
         let mut memory = None;
         let mut outstanding: VecDeque<Outstanding> = VecDeque::new();
         let shutdown = self.shutdown.clone();
@@ -149,45 +156,61 @@ impl<S: Socket> Connection<S> {
                 return Err(Closed::Shutdown);
             }
             tokio::select! {
-                           biased;
-                           () = shutdown.cancelled(), if !stopping => {}
-                           answer = front(&mut outstanding), if !outstanding.is_empty() => {
-                               let Some(response) = answer else {
-                                   return Err(Closed::Refused("a request failed that has no answer".into()));
-                               };
-                               self.write(response, &mut outstanding).await?;
-                               active = Instant::now();
-                           }
-                           completion = dispatched(&mut dispatching), if dispatching.is_some() => {
-                               dispatching = None;
-                               let memory = memory.take();
-                               match completion {
-                                   Completion::Ready(response) if outstanding.is_empty() => {
-                                       self.write(response, &mut outstanding).await?;
-                                       active = Instant::now();
-                                   }
-                                   Completion::Ready(response) => {
-                                       let answer = Answer::Ready(response);
-                                       outstanding.push_back(Outstanding {
-            answer, frame_bytes: self.last_frame_bytes, _memory: memory });
-                                   }
-                                   Completion::Later(later) => {
-                                       let answer = Answer::Later(later);
-                                       outstanding.push_back(Outstanding {
-            answer, frame_bytes: self.last_frame_bytes, _memory: memory });
-                                   }
-                                   Completion::Nothing => {}
-                                   Completion::Close(reason) => return Err(Closed::Refused(reason)),
-                               }
-                           }
-                           frame = self.read_frame(active), if may_read && !stopping => {
-                               let (frame, permit) = frame?;
-                               memory = permit;
-                               active = Instant::now();
-                               dispatching = Some(self.service.dispatch(&self.peer, frame));
-                           }
-                       }
+                biased;
+                () = shutdown.cancelled(), if !stopping => {}
+                answer = front(&mut outstanding), if !outstanding.is_empty() => {
+                    let Some(response) = answer else {
+                        return Err(Closed::Refused("a request failed that has no answer".into()));
+                    };
+                    active = self.write(response, &mut outstanding).await?;
+                }
+                completion = dispatched(&mut dispatching), if dispatching.is_some() => {
+                    dispatching = None;
+                    let answer = match completion {
+                        Completion::Ready(response) if outstanding.is_empty() => {
+                            memory = None;
+                            active = self.write(response, &mut outstanding).await?;
+                            continue;
+                        }
+                        Completion::Ready(response) => Answer::Ready(response),
+                        Completion::Later(later) => Answer::Later(later),
+                        Completion::Nothing => {
+                            memory = None;
+                            continue;
+                        }
+                        Completion::Close(reason) => return Err(Closed::Refused(reason)),
+                    };
+                    let frame_bytes = self.last_frame_bytes;
+                    let _memory = memory.take();
+                    outstanding.push_back(Outstanding { answer, frame_bytes, _memory });
+                }
+                frame = self.read_frame(active), if may_read && !stopping => {
+                    let (frame, permit) = frame?;
+                    memory = permit;
+                    active = Instant::now();
+                    let slot = self.budgets.requests.try_take();
+                    let completion = match slot {
+                        Some(_) => self.service.dispatch(&self.peer, frame, Duration::ZERO),
+                        None => self.dispatch_in_turn(frame, active),
+                    };
+                    dispatching = Some(Dispatching { completion, _slot: slot });
+                }
+            }
         }
+    }
+
+    /// Dispatches a frame when there is a place for it among those of other connections.
+    fn dispatch_in_turn(&self, frame: Bytes, read: Instant) -> BoxFuture<'static, Completion> {
+        let (service, peer) = (Arc::clone(&self.service), self.peer.clone());
+        let requests = self.budgets.requests.clone();
+        service.queued(1);
+        let queued = Counted(Arc::clone(&service), |service| service.queued(-1));
+        Box::pin(async move {
+            let _slot = requests.take().await;
+            drop(queued);
+            let waited = Instant::now() - read;
+            service.dispatch(&peer, frame, waited).await
+        })
     }
 
     /// Reads up to the end of the next frame. Cancel-safe: what was read stays in the buffer.
@@ -241,7 +264,7 @@ impl<S: Socket> Connection<S> {
         }
         let believed = held.max(GROWTH_BYTES_MIN).max(self.largest_frame_bytes);
         let more = wanted.saturating_sub(held).clamp(1, believed);
-        let permit = self.budget.take(more).await;
+        let permit = self.budgets.memory.take(more).await;
         match (&mut self.buffer_memory, permit) {
             (Some(memory), Some(permit)) => memory.merge(permit),
             (memory, permit) => *memory = permit,
@@ -252,18 +275,22 @@ impl<S: Socket> Connection<S> {
         Ok(())
     }
 
-    /// Writes one answer, with those behind it that are ready as well.
+    /// Writes one answer, with those behind it that are ready as well. Returns when it was done.
     async fn write(
         &mut self,
         response: Response,
         outstanding: &mut VecDeque<Outstanding>,
-    ) -> Result<(), Closed> {
+    ) -> Result<Instant, Closed> {
         let mut bytes = response.len();
+        let mut timings: Vec<Timing> = response.timing.into_iter().collect();
+        let mut answers = 1;
         let mut chunks: VecDeque<Chunk> = response.chunks.into();
         while bytes < GATHER_BYTES_MAX && !outstanding.is_empty() {
             match front(outstanding).now_or_never() {
                 Some(Some(next)) => {
                     bytes += next.len();
+                    timings.extend(next.timing);
+                    answers += 1;
                     chunks.extend(next.chunks);
                 }
                 Some(None) => {
@@ -274,11 +301,31 @@ impl<S: Socket> Connection<S> {
                 None => break,
             }
         }
-        let deadline = Instant::now() + self.config.idle_max;
+        self.service.sending(answers);
+        let _sending = Counted(Arc::clone(&self.service), move |service| {
+            service.sending(-answers);
+        });
+        let start = Instant::now();
+        let deadline = start + self.config.idle_max;
         match tokio::time::timeout_at(deadline, write_chunks(&mut self.socket, chunks)).await {
-            Ok(result) => Ok(result?),
-            Err(_) => Err(Closed::Idle),
+            Ok(result) => result?,
+            Err(_) => return Err(Closed::Idle),
         }
+        let end = Instant::now();
+        for timing in timings {
+            let waited = start.into_std().saturating_duration_since(timing.done);
+            self.service.sent(&timing, waited, end - start);
+        }
+        Ok(end)
+    }
+}
+
+/// Takes back what a gauge counted, also where its future is dropped.
+struct Counted<F: Fn(&dyn Service)>(Arc<dyn Service>, F);
+
+impl<F: Fn(&dyn Service)> Drop for Counted<F> {
+    fn drop(&mut self) {
+        (self.1)(&*self.0);
     }
 }
 
@@ -304,9 +351,9 @@ async fn front(outstanding: &mut VecDeque<Outstanding>) -> Option<Response> {
     .await
 }
 
-async fn dispatched(dispatching: &mut Option<BoxFuture<'static, Completion>>) -> Completion {
+async fn dispatched(dispatching: &mut Option<Dispatching>) -> Completion {
     match dispatching {
-        Some(future) => future.await,
+        Some(dispatching) => (&mut dispatching.completion).await,
         None => std::future::pending().await,
     }
 }

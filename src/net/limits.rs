@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,6 +21,10 @@ pub struct ConnectionLimitValues {
     pub per_ip_overrides: BTreeMap<IpAddr, i64>,
     /// `listener.name.<name>.max.connections`
     pub per_listener: BTreeMap<ListenerName, i64>,
+    /// `max.connection.creation.rate`, per second
+    pub creation_rate: i64,
+    /// `listener.name.<name>.max.connection.creation.rate`
+    pub creation_rate_per_listener: BTreeMap<ListenerName, i64>,
 }
 
 /// Counts connections against the limits.
@@ -34,6 +39,8 @@ struct LimitState {
     open: i64,
     by_ip: BTreeMap<IpAddr, i64>,
     by_listener: BTreeMap<ListenerName, i64>,
+    created: Pace,
+    created_by_listener: BTreeMap<ListenerName, Pace>,
 }
 
 impl ConnectionLimits {
@@ -43,6 +50,8 @@ impl ConnectionLimits {
             open: 0,
             by_ip: BTreeMap::new(),
             by_listener: BTreeMap::new(),
+            created: Pace::default(),
+            created_by_listener: BTreeMap::new(),
         };
         Self {
             state: Mutex::new(state),
@@ -52,6 +61,28 @@ impl ConnectionLimits {
     /// Takes effect for connections to come.
     pub fn set(&self, values: ConnectionLimitValues) {
         self.state.lock().values = values;
+    }
+
+    /// Takes the next connection of a listener up, or says how long it has to wait for its turn.
+    /// Connections that come too fast are slowed down, not refused (KIP-612).
+    pub fn take_up(&self, listener: &ListenerName, now: Instant) -> Result<(), Duration> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let rate = state.values.creation_rate;
+        let rates = &state.values.creation_rate_per_listener;
+        let own_rate = rates.get(listener).copied().unwrap_or(i64::MAX);
+        if rate >= UNLIMITED_RATE && own_rate >= UNLIMITED_RATE {
+            return Ok(());
+        }
+        let own = state.created_by_listener.entry(Arc::clone(listener));
+        let own = own.or_default();
+        let wait = state.created.wait(rate, now).max(own.wait(own_rate, now));
+        if wait > Duration::ZERO {
+            return Err(wait);
+        }
+        state.created.take(rate, now);
+        own.take(own_rate, now);
+        Ok(())
     }
 
     /// Counts a connection in until the result is dropped; the error names the limit that is reached.
@@ -93,6 +124,36 @@ impl ConnectionLimits {
             ip,
             listener: Arc::clone(listener),
         })
+    }
+}
+
+/// A rate that nobody reaches, as the default is.
+const UNLIMITED_RATE: i64 = 1_000_000;
+/// How long something without a turn waits before it looks again: limits change.
+const NO_TURN: Duration = Duration::from_secs(1);
+
+/// Lets so many pass per second, and the turns of one second at once after a rest.
+#[derive(Debug, Default)]
+struct Pace {
+    /// When the turns that were taken would have been used up at the rate.
+    spent_until: Option<Instant>,
+}
+
+impl Pace {
+    fn wait(&self, rate: i64, now: Instant) -> Duration {
+        let Ok(rate @ 1..) = u32::try_from(rate) else {
+            return if rate > 0 { Duration::ZERO } else { NO_TURN };
+        };
+        let spent = self.spent_until.unwrap_or(now).max(now);
+        let after = spent.saturating_duration_since(now) + Duration::from_secs(1) / rate;
+        after.saturating_sub(Duration::from_secs(1))
+    }
+
+    fn take(&mut self, rate: i64, now: Instant) {
+        if let Ok(rate @ 1..) = u32::try_from(rate) {
+            let spent = self.spent_until.unwrap_or(now).max(now);
+            self.spent_until = Some(spent + Duration::from_secs(1) / rate);
+        }
     }
 }
 
@@ -150,9 +211,40 @@ impl MemoryBudget {
     }
 }
 
+/// Requests of all connections that are handled at once (`queued.max.requests`). One that waits for
+/// the flush, for bytes or for its group gives its place to others, as in Kafka.
+#[derive(Debug, Clone)]
+pub struct RequestSlots(Arc<Semaphore>);
+
+impl RequestSlots {
+    pub fn new(requests: usize) -> Self {
+        Self(Arc::new(Semaphore::new(
+            requests.clamp(1, Semaphore::MAX_PERMITS),
+        )))
+    }
+
+    /// A place, if one is free.
+    pub(super) fn try_take(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).try_acquire_owned().ok()
+    }
+
+    /// Waits for a place.
+    pub(super) async fn take(self) -> Option<OwnedSemaphorePermit> {
+        self.0.acquire_owned().await.ok()
+    }
+}
+
+/// What all connections share.
+#[derive(Debug, Clone)]
+pub struct Budgets {
+    pub memory: MemoryBudget,
+    pub requests: RequestSlots,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::{Clock, ManualClock};
 
     #[test]
     fn connections_are_counted_by_address_by_listener_and_in_all() {
@@ -163,6 +255,8 @@ mod tests {
             per_ip: 1,
             per_ip_overrides: [(b, 2)].into(),
             per_listener: [(Arc::clone(&outside), 1)].into(),
+            creation_rate: i64::MAX,
+            creation_rate_per_listener: BTreeMap::new(),
         };
         let limits = Arc::new(ConnectionLimits::new(values.clone()));
         let first = limits.admit(a, &inside).unwrap();
@@ -180,6 +274,40 @@ mod tests {
         limits.admit(a, &inside).unwrap();
         limits.set(ConnectionLimitValues { total: 3, ..values });
         assert_eq!(limits.admit(a, &inside).unwrap_err(), "max.connections");
+    }
+
+    #[test]
+    fn connections_that_come_too_fast_wait_for_their_turn() {
+        let (inside, outside): (ListenerName, ListenerName) = ("INSIDE".into(), "OUTSIDE".into());
+        let values = |creation_rate, outside_rate| ConnectionLimitValues {
+            total: i64::MAX,
+            per_ip: i64::MAX,
+            per_ip_overrides: BTreeMap::new(),
+            per_listener: BTreeMap::new(),
+            creation_rate,
+            creation_rate_per_listener: [(Arc::clone(&outside), outside_rate)].into(),
+        };
+        let clock = ManualClock::new(0);
+        let limits = ConnectionLimits::new(values(4, 2));
+        let take = |listener| limits.take_up(listener, clock.now());
+        let ms = Duration::from_millis;
+        // The turns of one second, then one each quarter of a second.
+        assert_eq!([take(&inside), take(&outside), take(&outside)], [Ok(()); 3]);
+        assert_eq!(take(&outside), Err(ms(500)), "two a second on this one");
+        assert_eq!(take(&inside), Ok(()));
+        assert_eq!(take(&inside), Err(ms(250)));
+        clock.advance(ms(250));
+        assert_eq!(take(&inside), Ok(()));
+        assert_eq!(take(&inside), Err(ms(250)));
+        // No more is saved up than for one second.
+        clock.advance(ms(60_000));
+        assert_eq!([(); 4].map(|()| take(&inside)), [Ok(()); 4]);
+        assert_eq!(take(&inside), Err(ms(250)));
+        limits.set(values(0, 2));
+        clock.advance(ms(60_000));
+        assert_eq!(take(&inside), Err(ms(1_000)));
+        limits.set(values(i64::from(i32::MAX), i64::MAX));
+        assert_eq!([(); 100].map(|()| take(&outside)), [Ok(()); 100]);
     }
 
     #[tokio::test]

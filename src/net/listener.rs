@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, ConnectionLimits, MemoryBudget, NetConfig, PeerInfo, Service};
+use super::{Budgets, Connection, ConnectionLimits, NetConfig, PeerInfo, Service};
 use crate::types::ListenerName;
 
 /// Waited after an accept that failed for lack of something (file descriptors, memory).
@@ -95,7 +95,7 @@ impl BoundListener {
         service: Arc<dyn Service>,
         config: NetConfig,
         limits: Arc<ConnectionLimits>,
-        budget: MemoryBudget,
+        budgets: Budgets,
         tasks: TaskTracker,
         shutdown: CancellationToken,
     ) {
@@ -113,6 +113,13 @@ impl BoundListener {
                     continue;
                 }
             };
+            while let Err(wait) = limits.take_up(&self.name, tokio::time::Instant::now().into_std())
+            {
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = shutdown.cancelled() => return,
+                }
+            }
             let admitted = match limits.admit(address.ip(), &self.name) {
                 Ok(admitted) => admitted,
                 Err(limit) => {
@@ -135,7 +142,7 @@ impl BoundListener {
                 peer,
                 service,
                 config,
-                budget.clone(),
+                budgets.clone(),
                 shutdown.clone(),
             );
             tasks.spawn(async move {

@@ -7,7 +7,7 @@ mod service;
 mod socket;
 
 pub use connection::Connection;
-pub use limits::{ConnectionLimitValues, ConnectionLimits, MemoryBudget};
+pub use limits::{Budgets, ConnectionLimitValues, ConnectionLimits, MemoryBudget, RequestSlots};
 pub use listener::{BoundListener, SocketOptions, bind};
 pub use service::{NetConfig, PeerInfo, Service};
 pub use socket::Socket;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use crate::protocol::Completion;
+use crate::protocol::{Completion, Timing};
 use crate::types::ListenerName;
 
 /// Who is at the other end.
@@ -19,7 +19,19 @@ pub struct PeerInfo {
 
 /// Serves frames. The future finishes before the connection's next frame is dispatched.
 pub trait Service: Debug + Send + Sync {
-    fn dispatch(&self, peer: &PeerInfo, frame: Bytes) -> BoxFuture<'static, Completion>;
+    /// `queued`: how long the frame has waited for its turn among those of other connections.
+    fn dispatch(
+        &self,
+        peer: &PeerInfo,
+        frame: Bytes,
+        queued: Duration,
+    ) -> BoxFuture<'static, Completion>;
+    /// An answer that waited for its socket has been sent in the time given.
+    fn sent(&self, _timing: &Timing, _waited: Duration, _sending: Duration) {}
+    /// More or fewer requests wait for their turn.
+    fn queued(&self, _change: i64) {}
+    /// More or fewer answers are being sent.
+    fn sending(&self, _change: i64) {}
     /// A connection came or went.
     fn connected(&self, peer: &PeerInfo);
     fn disconnected(&self, peer: &PeerInfo);

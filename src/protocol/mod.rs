@@ -11,6 +11,6 @@ mod topic;
 pub mod wire;
 
 pub use request::{HeaderError, RequestHeader};
-pub use response::{Chunk, Completion, Response};
+pub use response::{Chunk, Completion, Response, Timing};
 pub use topic::{CurrentLeader, NodeEndpoint, TopicKey};
 pub use wire::MalformedBody;

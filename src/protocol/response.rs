@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::BoxFuture;
@@ -39,6 +40,31 @@ impl Chunk {
 #[derive(Debug, Clone)]
 pub struct Response {
     pub chunks: Vec<Chunk>,
+    /// Where the time went until the answer was there, for metrics.
+    pub timing: Option<Timing>,
+}
+
+/// Where the time of one request went.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    pub api_key: i16,
+    /// Waiting for its turn.
+    pub queued: Duration,
+    /// In the handler.
+    pub local: Duration,
+    /// Waiting for other brokers, the flush, or bytes.
+    pub remote: Duration,
+    /// When the answer was there.
+    pub done: Instant,
+}
+
+impl From<Vec<Chunk>> for Response {
+    fn from(chunks: Vec<Chunk>) -> Self {
+        Self {
+            chunks,
+            timing: None,
+        }
+    }
 }
 
 impl Response {
@@ -55,9 +81,7 @@ impl Response {
         body.encode(&mut frame, version)?;
         let length = u32::try_from(frame.len() - 4)?;
         frame[..4].copy_from_slice(&length.to_be_bytes());
-        Ok(Self {
-            chunks: vec![Chunk::Bytes(frame.freeze())],
-        })
+        Ok(vec![Chunk::Bytes(frame.freeze())].into())
     }
 
     /// Puts length prefix and header before a body that is chunks already.
@@ -75,7 +99,7 @@ impl Response {
         let mut chunks = Vec::with_capacity(body.len() + 1);
         chunks.push(Chunk::Bytes(head.freeze()));
         chunks.extend(body);
-        Ok(Self { chunks })
+        Ok(chunks.into())
     }
 
     /// Bytes on the wire.

@@ -58,10 +58,14 @@ pub struct RequestMetrics {
     pub(super) by_version: [Counter; VERSIONS],
     /// From the last byte of the request to the last byte of the response.
     pub total_time: Histogram,
+    /// Waiting for its turn.
+    pub request_queue_time: Histogram,
     /// In the handler.
     pub local_time: Histogram,
     /// Waiting for other brokers, the flush, or bytes.
     pub remote_time: Histogram,
+    /// Waiting for the answers before it on the connection.
+    pub response_queue_time: Histogram,
     pub response_send_time: Histogram,
     pub(super) no_errors: Counter,
     pub(super) errors: Mutex<BTreeMap<ErrorCode, u64>>,
@@ -73,8 +77,10 @@ impl RequestMetrics {
             name,
             by_version: [const { Counter(AtomicU64::new(0)) }; VERSIONS],
             total_time: Histogram::default(),
+            request_queue_time: Histogram::default(),
             local_time: Histogram::default(),
             remote_time: Histogram::default(),
+            response_queue_time: Histogram::default(),
             response_send_time: Histogram::default(),
             no_errors: Counter::default(),
             errors: Mutex::default(),
@@ -98,12 +104,30 @@ impl RequestMetrics {
         }
     }
 
-    /// Where the time of one request went.
-    pub fn times(&self, local: Duration, remote: Duration, send: Duration) {
-        self.total_time.record(local + remote + send);
-        self.local_time.record(local);
-        self.remote_time.record(remote);
-        self.response_send_time.record(send);
+    /// Counts one request's time.
+    pub fn times(&self, times: RequestTimes) {
+        self.total_time.record(times.total());
+        self.request_queue_time.record(times.request_queue);
+        self.local_time.record(times.local);
+        self.remote_time.record(times.remote);
+        self.response_queue_time.record(times.response_queue);
+        self.response_send_time.record(times.response_send);
+    }
+}
+
+/// Where the time of one request went.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RequestTimes {
+    pub request_queue: Duration,
+    pub local: Duration,
+    pub remote: Duration,
+    pub response_queue: Duration,
+    pub response_send: Duration,
+}
+
+impl RequestTimes {
+    fn total(&self) -> Duration {
+        self.request_queue + self.local + self.remote + self.response_queue + self.response_send
     }
 }
 
@@ -192,8 +216,6 @@ pub struct Metrics {
     /// Requests that wait for something, by what they wait for.
     pub waiting_produce: Gauge,
     pub waiting_fetch: Gauge,
-    pub waiting_rebalance: Gauge,
-    pub waiting_heartbeat: Gauge,
     pub request_queue_size: Gauge,
     pub response_queue_size: Gauge,
     pub cleaner_max_dirty_percent: Gauge,
@@ -227,8 +249,6 @@ impl Metrics {
             incremental_fetch_session_evictions: Counter::default(),
             waiting_produce: Gauge::default(),
             waiting_fetch: Gauge::default(),
-            waiting_rebalance: Gauge::default(),
-            waiting_heartbeat: Gauge::default(),
             request_queue_size: Gauge::default(),
             response_queue_size: Gauge::default(),
             cleaner_max_dirty_percent: Gauge::default(),

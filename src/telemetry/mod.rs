@@ -14,7 +14,8 @@ mod samples;
 
 pub use instruments::{Counter, Gauge, Histogram};
 pub use metrics::{
-    BrokerState, ListenerMetrics, Metrics, RequestMetrics, SoftwareGuard, TopicMetrics,
+    BrokerState, ListenerMetrics, Metrics, RequestMetrics, RequestTimes, SoftwareGuard,
+    TopicMetrics,
 };
 pub use render::Scrape;
 pub use samples::{

@@ -89,15 +89,15 @@ families! {
     REQUESTS Counter "kafka_network_requestmetrics_requests_total" "Requests by API and version.";
     REQUEST_ERRORS Counter "kafka_network_requestmetrics_errors_total" "Answers by API and error.";
     TOTAL_TIME Summary "kafka_network_requestmetrics_totaltimems" "Time from a whole request to a whole answer, in milliseconds.";
-    QUEUE_TIME Summary "kafka_network_requestmetrics_requestqueuetimems" "Time in which a request waits for a handler: requests are not queued here.";
+    QUEUE_TIME Summary "kafka_network_requestmetrics_requestqueuetimems" "Time of waiting for its turn while queued.max.requests others are handled, in milliseconds.";
     LOCAL_TIME Summary "kafka_network_requestmetrics_localtimems" "Time in the handler, in milliseconds.";
     REMOTE_TIME Summary "kafka_network_requestmetrics_remotetimems" "Time of waiting for other brokers, the disk, or bytes, in milliseconds.";
-    RESPONSE_QUEUE_TIME Summary "kafka_network_requestmetrics_responsequeuetimems" "Time in which an answer waits for its socket: answers are not queued here.";
+    RESPONSE_QUEUE_TIME Summary "kafka_network_requestmetrics_responsequeuetimems" "Time of waiting for the answers before it on its connection, in milliseconds.";
     RESPONSE_SEND_TIME Summary "kafka_network_requestmetrics_responsesendtimems" "Time of sending the answer, in milliseconds.";
 
     NETWORK_IDLE Gauge "kafka_network_socketserver_networkprocessoravgidle_percent" "Unused part of the processor time of this process's machine share, 0 to 1.";
-    REQUEST_QUEUE Gauge "kafka_network_requestchannel_requestqueuesize" "Requests that were read and are not answered yet.";
-    RESPONSE_QUEUE Gauge "kafka_network_requestchannel_responsequeuesize" "Answers that are not written yet.";
+    REQUEST_QUEUE Gauge "kafka_network_requestchannel_requestqueuesize" "Requests that wait for their turn while queued.max.requests others are handled.";
+    RESPONSE_QUEUE Gauge "kafka_network_requestchannel_responsequeuesize" "Answers that are being sent.";
     HANDLER_IDLE Gauge "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent" "Unused part of the processor time of this process's machine share, 0 to 1.";
     CONNECTIONS Untyped "kafka_server_socket_server_metrics_connection_count" "Open client connections.";
     CONNECTION_RATE Gauge "kafka_server_socket_server_metrics_connection_creation_rate" "Connections accepted per second.";

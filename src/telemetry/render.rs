@@ -5,7 +5,7 @@
 
 use std::fmt::{Display, Write};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::instruments::{QUANTILES, Summary};
 use super::metrics::Metrics;
@@ -343,27 +343,19 @@ impl Scrape {
     }
 
     fn request_times(&self, out: &mut String) {
-        let zero = |count| Summary {
-            count,
-            sum: Duration::ZERO,
-            quantiles_ms: [0.0; QUANTILES.len()],
-        };
-        type Read = fn(&super::RequestMetrics) -> Option<&super::Histogram>;
+        type Read = fn(&super::RequestMetrics) -> &super::Histogram;
         let families: [(Family, Read); 6] = [
-            (n::TOTAL_TIME, |r| Some(&r.total_time)),
-            (n::QUEUE_TIME, |_| None),
-            (n::LOCAL_TIME, |r| Some(&r.local_time)),
-            (n::REMOTE_TIME, |r| Some(&r.remote_time)),
-            (n::RESPONSE_QUEUE_TIME, |_| None),
-            (n::RESPONSE_SEND_TIME, |r| Some(&r.response_send_time)),
+            (n::TOTAL_TIME, |r| &r.total_time),
+            (n::QUEUE_TIME, |r| &r.request_queue_time),
+            (n::LOCAL_TIME, |r| &r.local_time),
+            (n::REMOTE_TIME, |r| &r.remote_time),
+            (n::RESPONSE_QUEUE_TIME, |r| &r.response_queue_time),
+            (n::RESPONSE_SEND_TIME, |r| &r.response_send_time),
         ];
         for (family, read) in families {
             let mut series = Series::begin(out, family);
             for request in self.metrics.requests() {
-                let summary = match read(request) {
-                    Some(histogram) => histogram.summary(self.now),
-                    None => zero(request.total_time.count()),
-                };
+                let summary = read(request).summary(self.now);
                 series.summary(&[("request", &request.name)], &summary);
             }
         }
@@ -416,8 +408,6 @@ impl Scrape {
         for (operation, gauge) in [
             ("Produce", &metrics.waiting_produce),
             ("Fetch", &metrics.waiting_fetch),
-            ("Rebalance", &metrics.waiting_rebalance),
-            ("Heartbeat", &metrics.waiting_heartbeat),
         ] {
             series.sample(&[("delayed_operation", &operation)], gauge.get());
         }
@@ -598,9 +588,10 @@ fn kafka_name(error: crate::types::ErrorCode) -> String {
 mod tests {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
+    use std::time::Duration;
 
     use super::*;
-    use crate::telemetry::{GroupOffsetSample, LogSample};
+    use crate::telemetry::{GroupOffsetSample, LogSample, RequestTimes};
     use crate::time::{Clock, ManualClock};
     use crate::types::{BrokerId, ErrorCode, ListenerName};
 
@@ -677,11 +668,12 @@ mod tests {
         metrics.remove_topic("gone");
         metrics.request(0).request(9);
         metrics.request(0).error(ErrorCode::NotLeaderOrFollower);
-        metrics.request(0).times(
-            Duration::from_millis(2),
-            Duration::from_millis(3),
-            Duration::ZERO,
-        );
+        metrics.request(0).times(RequestTimes {
+            request_queue: Duration::from_millis(1),
+            local: Duration::from_millis(2),
+            remote: Duration::from_millis(3),
+            ..RequestTimes::default()
+        });
         metrics.fetch_follower().request(17);
         metrics.request(9_999).request(0);
         metrics.request(-1).request(-1);
@@ -707,7 +699,8 @@ mod tests {
             "kafka_network_requestmetrics_requests_total{request=\"Unknown\",version=\"0\"} 2",
             "kafka_network_requestmetrics_errors_total{request=\"Produce\",error=\"NOT_LEADER_OR_FOLLOWER\"} 1",
             "kafka_network_requestmetrics_totaltimems_count{request=\"Produce\"} 1",
-            "kafka_network_requestmetrics_totaltimems_sum{request=\"Produce\"} 5",
+            "kafka_network_requestmetrics_requestqueuetimems_sum{request=\"Produce\"} 1",
+            "kafka_network_requestmetrics_totaltimems_sum{request=\"Produce\"} 6",
             "kafka_server_replicamanager_underminisrpartitioncount 1",
             "kafka_log_log_logendoffset{topic=\"orders\",partition=\"1\"} 10",
             "kafka_topic_partition_current_offset{topic=\"orders\",partition=\"0\"} 9",

@@ -39,8 +39,8 @@ keys! { NETWORK:
         "Security protocol of each listener, as NAME:PROTOCOL pairs.";
     LIST "listeners" = "PLAINTEXT://:9092", Any, Y, ReadOnly,
         "Addresses that are bound, as NAME://host:port; an empty host means all interfaces.";
-    INT "max.connection.creation.rate" = "2147483647", AtLeast(0), A, Dynamic,
-        "Connections that are accepted per second at most.";
+    INT "max.connection.creation.rate" = "2147483647", AtLeast(0), Y, Dynamic,
+        "Connections that are taken up per second at most; more wait for their turn.";
     INT "max.connections" = "2147483647", AtLeast(0), Y, Dynamic,
         "Connections that are open at most.";
     INT "max.connections.per.ip" = "2147483647", AtLeast(0), Y, Dynamic,
@@ -69,8 +69,8 @@ keys! { NETWORK:
         "How often Kafka clears finished waits of Produce.";
     LONG "queued.max.request.bytes" = "-1", Any, Y, ReadOnly,
         "Bytes of requests that are read and not yet answered at most; -1 for no bound.";
-    INT "queued.max.requests" = "500", AtLeast(1), A, ReadOnly,
-        "Requests that Kafka queues before it stops reading.";
+    INT "queued.max.requests" = "500", AtLeast(1), Y, ReadOnly,
+        "Requests of all connections that are handled at once; more wait for their turn, and their connections are not read.";
     INT "quota.window.num" = "11", AtLeast(1), A, ReadOnly,
         "Windows over which clients are counted against quotas.";
     INT "quota.window.size.seconds" = "1", AtLeast(1), A, ReadOnly,

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -6,24 +6,40 @@ use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::net::{MemoryBudget, RequestSlots};
 use crate::types::ListenerName;
 
-/// Answers each frame as its first byte says: `r`eady, `l`ater (when released), `n`othing, `c`lose.
+/// Answers each frame as its first byte says: `r`eady, `l`ater (when released), `n`othing, `c`lose;
+/// `b` is busy in its dispatch until it is released.
 #[derive(Debug, Default)]
 struct Scripted {
     dispatched: AtomicUsize,
+    queued: AtomicI64,
     releases: Mutex<Vec<oneshot::Sender<()>>>,
 }
 
 fn response(body: Bytes) -> Response {
-    Response {
-        chunks: vec![Chunk::Bytes(body)],
-    }
+    vec![Chunk::Bytes(body)].into()
 }
 
 impl Service for Scripted {
-    fn dispatch(&self, _peer: &PeerInfo, frame: Bytes) -> BoxFuture<'static, Completion> {
+    fn dispatch(
+        &self,
+        _peer: &PeerInfo,
+        frame: Bytes,
+        _queued: Duration,
+    ) -> BoxFuture<'static, Completion> {
         self.dispatched.fetch_add(1, Ordering::SeqCst);
+        if frame[0] == b'b' {
+            let (release, released) = oneshot::channel();
+            self.releases.lock().push(release);
+            return Box::pin(async move {
+                match released.await {
+                    Ok(()) => Completion::Ready(response(frame)),
+                    Err(_) => Completion::Nothing,
+                }
+            });
+        }
         let completion = match frame[0] {
             b'r' => Completion::Ready(response(frame)),
             b'l' => {
@@ -43,9 +59,20 @@ impl Service for Scripted {
     fn connected(&self, _peer: &PeerInfo) {}
     fn disconnected(&self, _peer: &PeerInfo) {}
     fn refused(&self, _listener: &ListenerName) {}
+    fn queued(&self, change: i64) {
+        self.queued.fetch_add(change, Ordering::SeqCst);
+    }
 }
 
 fn start(service: &Arc<Scripted>, shutdown: &CancellationToken) -> DuplexStream {
+    start_with(service, shutdown, &RequestSlots::new(500))
+}
+
+fn start_with(
+    service: &Arc<Scripted>,
+    shutdown: &CancellationToken,
+    requests: &RequestSlots,
+) -> DuplexStream {
     let (client, server) = tokio::io::duplex(1 << 16);
     let peer = PeerInfo {
         listener: "PLAINTEXT".into(),
@@ -57,8 +84,11 @@ fn start(service: &Arc<Scripted>, shutdown: &CancellationToken) -> DuplexStream 
         in_flight_max: 5,
     };
     let service: Arc<dyn Service> = Arc::clone(service) as _;
-    let budget = MemoryBudget::new(16 << 20);
-    tokio::spawn(Connection::new(server, peer, service, config, budget, shutdown.clone()).run());
+    let budgets = Budgets {
+        memory: MemoryBudget::new(16 << 20),
+        requests: requests.clone(),
+    };
+    tokio::spawn(Connection::new(server, peer, service, config, budgets, shutdown.clone()).run());
     client
 }
 
@@ -192,4 +222,38 @@ async fn file_ranges_are_sent_between_bytes() {
     let got = read(&mut client, 100_002).await;
     writer.await.unwrap().unwrap();
     assert!(got.starts_with("<567890") && got.ends_with("34>"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_while_as_many_as_may_be_are_handled() {
+    let service = Arc::new(Scripted::default());
+    let shutdown = CancellationToken::new();
+    let requests = RequestSlots::new(2);
+    let mut clients = [(); 4].map(|()| start_with(&service, &shutdown, &requests));
+    // One that waits for something else than its turn holds nobody up.
+    clients[0].write_all(b"\0\0\0\x02l0").await.unwrap();
+    settle().await;
+    for client in &mut clients[1..] {
+        client.write_all(b"\0\0\0\x02b1").await.unwrap();
+        settle().await;
+    }
+    assert_eq!(service.dispatched.load(Ordering::SeqCst), 3);
+    assert_eq!(service.queued.load(Ordering::SeqCst), 1);
+    let first = service.releases.lock().remove(1);
+    first.send(()).unwrap();
+    assert_eq!(read(&mut clients[1], 2).await, "b1");
+    settle().await;
+    assert_eq!(service.dispatched.load(Ordering::SeqCst), 4);
+    assert_eq!(service.queued.load(Ordering::SeqCst), 0);
+    // They come to their turn one after the other.
+    for client in &mut clients[..2] {
+        client.write_all(b"\0\0\0\x02b0").await.unwrap();
+    }
+    settle().await;
+    assert_eq!(service.queued.load(Ordering::SeqCst), 2);
+    for left in [1, 0] {
+        service.releases.lock().remove(1).send(()).unwrap();
+        settle().await;
+        assert_eq!(service.queued.load(Ordering::SeqCst), left);
+    }
 }
