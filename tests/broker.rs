@@ -326,6 +326,9 @@ fn metrics_and_health_are_served_over_http() {
     let mut client = broker.connect();
     create_topic(&mut client, "t", 1);
     assert_eq!(produce(&mut client, -1, &Batch::of(&[b"a", b"b"])), (0, 0));
+    assert_eq!(produce(&mut client, 5, &Batch::of(&[b"a"])).0, 21);
+    assert_eq!(described(&metadata(&mut client, "no.such.topic", 0), "no.such.topic").0, 3);
+    assert!(broker.log().contains(&format!("metrics=127.0.0.1:{port}")) || broker.log().contains(&format!("metrics=\"127.0.0.1:{port}\"")), "{}", broker.log());
     let get = |path: &str| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         write!(
@@ -352,8 +355,37 @@ fn metrics_and_health_are_served_over_http() {
     );
     has(
         &metrics,
-        "kafka_network_requestmetrics_requests_total{request=\"Produce\",version=\"3\"} 1",
+        "kafka_network_requestmetrics_requests_total{request=\"Produce\",version=\"3\"} 2",
     );
+    for (request, error) in [
+        ("Produce", "NONE"),
+        ("Produce", "INVALID_REQUIRED_ACKS"),
+        ("Metadata", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("CreateTopics", "NONE"),
+    ] {
+        let labels = format!("request=\"{request}\",error=\"{error}\"");
+        has(
+            &metrics,
+            &format!("kafka_network_requestmetrics_errors_total{{{labels}}} 1"),
+        );
+    }
+    let value = |name: &str| -> f64 {
+        let line = metrics.lines().find(|line| line.starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("{name}\n{metrics}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let times = ["total", "local", "remote", "responsequeue", "responsesend"].map(|part| {
+        let name = format!("kafka_network_requestmetrics_{part}timems");
+        let label = "{request=\"Produce\"}";
+        assert_eq!(value(&format!("{name}_count{label}")), 2.0, "{part}");
+        value(&format!("{name}_sum{label}"))
+    });
+    let [total, local, remote, queue, send] = times;
+    assert!(remote > 0.0 && send > 0.0, "{times:?}: a flush and a write");
+    let sum = local + remote + queue + send;
+    assert!((total - sum).abs() < 0.1, "{times:?}");
+    assert_eq!(value("kafka_network_requestchannel_requestqueuesize"), 0.0);
+    assert_eq!(value("kafka_network_requestchannel_responsequeuesize"), 0.0);
     let offsets = [
         "kafka_log_log_logendoffset{topic=\"t\",partition=\"0\"} 2",
         "kafka_topic_partition_current_offset{topic=\"t\",partition=\"0\"} 2",

@@ -8,10 +8,13 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use crate::handlers::{Context, Peer, dispatch};
-use crate::net::{PeerInfo, Service};
+use crate::net::{PeerInfo, Service, Turn};
 use crate::protocol::{Completion, Timing};
 use crate::telemetry::{ListenerMetrics, RequestTimes};
 use crate::types::ListenerName;
+
+/// How a frame of Fetch begins.
+const FETCH_KEY: [u8; 2] = 1i16.to_be_bytes();
 
 /// Serves Kafka's protocol.
 #[derive(Debug)]
@@ -36,13 +39,20 @@ impl Service for KafkaService {
         &self,
         peer: &PeerInfo,
         frame: Bytes,
-        queued: Duration,
+        turn: Turn,
     ) -> BoxFuture<'static, Completion> {
         let peer = Peer {
             listener: Arc::clone(&peer.listener),
             address: peer.address,
         };
-        Box::pin(dispatch(Arc::clone(&self.context), peer, frame, queued))
+        let waited = turn.waited;
+        // A fetch that waits for records is in nobody's way.
+        let turn = (!frame.starts_with(&FETCH_KEY)).then_some(turn);
+        let dispatching = dispatch(Arc::clone(&self.context), peer, frame, waited);
+        Box::pin(async move {
+            let _turn = turn;
+            dispatching.await
+        })
     }
 
     fn sent(&self, timing: &Timing, waited: Duration, sending: Duration) {

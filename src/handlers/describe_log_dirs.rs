@@ -12,7 +12,7 @@ use kafka_protocol::messages::{self, ApiKey, DescribeLogDirsRequest, DescribeLog
 use kafka_protocol::protocol::{Decodable, StrBytes};
 
 use super::dispatch::encode;
-use super::{Context, RequestInfo};
+use super::{Context, RequestInfo, error_counts};
 use crate::protocol::log_dirs::{DESCRIBE_LOG_DIRS_VERSION, encode_describe_log_dirs};
 use crate::protocol::{Chunk, Completion, Response, guard};
 use crate::replication::LogDirDescription;
@@ -39,8 +39,9 @@ pub(crate) fn dispatch(
         };
         let response = handle(&context, &request, body).await;
         if version <= CODEC_VERSION {
-            return encode(&request, &response);
+            return encode(&context, &request, &response);
         }
+        error_counts::count(&context, &request, &response);
         let header_version = ApiKey::DescribeLogDirs.response_header_version(version);
         let body = vec![Chunk::Bytes(encode_describe_log_dirs(&response))];
         match Response::frame(request.correlation_id, header_version, body) {

@@ -9,10 +9,11 @@ use futures_util::future::BoxFuture;
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::{Decodable, Encodable};
 
+use super::error_counts::{self, ErrorCodes};
 use super::{Context, RequestInfo, api, api_versions};
 use crate::protocol::request::{RequestHeader, parse_client_id};
 use crate::protocol::{Completion, Response, Timing, guard};
-use crate::types::ListenerName;
+use crate::types::{ErrorCode, ListenerName};
 
 /// Who sent a frame.
 #[derive(Debug, Clone)]
@@ -40,7 +41,12 @@ pub async fn dispatch(
     if version < api.min_version || version > api.max_version {
         if api.key == ApiKey::ApiVersions {
             return match parse_client_id(&mut frame, unknown_header_version(version)) {
-                Ok(_) => api_versions::unsupported(header.correlation_id),
+                Ok(_) => {
+                    let metrics = context.metrics.request(header.api_key);
+                    metrics.request(version);
+                    metrics.error(ErrorCode::UnsupportedVersion);
+                    api_versions::unsupported(header.correlation_id)
+                }
                 Err(error) => Completion::Close(error.to_string()),
             };
         }
@@ -102,8 +108,13 @@ pub(super) fn decode<B: Decodable>(request: &RequestInfo, mut body: Bytes) -> Re
         .map_err(|error| format!("malformed {}: {error}", describe(request)))
 }
 
-/// Encodes the answer of a handler.
-pub(super) fn encode<B: Encodable>(request: &RequestInfo, body: &B) -> Completion {
+/// Encodes the answer of a handler and counts its errors.
+pub(super) fn encode<B: Encodable + ErrorCodes>(
+    context: &Context,
+    request: &RequestInfo,
+    body: &B,
+) -> Completion {
+    error_counts::count(context, request, body);
     let header_version = match ApiKey::try_from(request.api_key) {
         Ok(api) => api.response_header_version(request.api_version),
         Err(()) => return Completion::Close(format!("unknown api key {}", request.api_key)),

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use kafka_protocol::messages::ApiKey;
 
 use super::current_leader::Leaders;
-use super::{Context, RequestInfo};
+use super::{Context, RequestInfo, error_counts};
 use crate::metadata::Image;
 use crate::protocol::fetch::{
     FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse,
@@ -49,6 +49,7 @@ pub(crate) fn dispatch(
             Err(error) => return Completion::Close(format!("malformed Fetch: {error}")),
         };
         let response = handle(&context, &request, asked).await;
+        error_counts::count(&context, &request, &response);
         let version = request.api_version;
         let header_version = ApiKey::Fetch.response_header_version(version);
         match Response::frame(

@@ -21,6 +21,7 @@ mod describe_producers;
 mod describe_quorum;
 mod describe_topic_partitions;
 mod dispatch;
+mod error_counts;
 mod fetch;
 mod find_coordinator;
 mod group_names;
@@ -116,7 +117,7 @@ macro_rules! apis {
                 };
                 let answer = async move {
                     let response = $module::handle(&context, &request, body).await;
-                    dispatch::encode(&request, &response)
+                    dispatch::encode(&context, &request, &response)
                 };
                 dispatch::begun(Box::pin(answer))
             })
@@ -130,7 +131,7 @@ macro_rules! apis {
                     Err(reason) => return Completion::Close(reason),
                 };
                 let response = $module::handle(&context, &request, body).await;
-                dispatch::encode(&request, &response)
+                dispatch::encode(&context, &request, &response)
             })
         }
     };

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use kafka_protocol::messages::ApiKey;
 
 use super::current_leader::Leaders;
-use super::{Context, RequestInfo};
+use super::{Context, RequestInfo, error_counts};
 use crate::protocol::produce::{
     ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponse,
     ProduceTopicResponse,
@@ -291,8 +291,10 @@ fn respond(context: &Context, request: &RequestInfo, topics: Vec<Answered>) -> O
         }
         ProduceTopicResponse { topic, partitions }
     });
+    let topics: Vec<ProduceTopicResponse> = topics.collect();
+    error_counts::count(context, request, topics.as_slice());
     let response = ProduceResponse {
-        topics: topics.collect(),
+        topics,
         throttle_time_ms: 0,
         node_endpoints: Vec::new(),
     };

@@ -10,7 +10,6 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::FutureExt;
@@ -20,7 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Budgets, NetConfig, PeerInfo, Service, Socket};
+use super::{Budgets, NetConfig, PeerInfo, Service, Socket, Turn};
 use crate::protocol::frame::{self, Frame};
 use crate::protocol::{Chunk, Completion, Response, Timing};
 
@@ -61,12 +60,6 @@ struct Outstanding {
     /// Of the request, which lives about as long as its answer is awaited.
     frame_bytes: usize,
     _memory: Option<OwnedSemaphorePermit>,
-}
-
-/// A request that is being dispatched, with its place among those of all connections.
-struct Dispatching {
-    completion: BoxFuture<'static, Completion>,
-    _slot: Option<OwnedSemaphorePermit>,
 }
 
 enum Answer {
@@ -140,7 +133,7 @@ impl<S: Socket> Connection<S> {
     }
 
     async fn serve(&mut self) -> Result<std::convert::Infallible, Closed> {
-        let mut dispatching: Option<Dispatching> = None;
+        let mut dispatching: Option<BoxFuture<'static, Completion>> = None;
         let mut memory = None;
         let mut outstanding: VecDeque<Outstanding> = VecDeque::new();
         let shutdown = self.shutdown.clone();
@@ -188,12 +181,11 @@ impl<S: Socket> Connection<S> {
                     let (frame, permit) = frame?;
                     memory = permit;
                     active = Instant::now();
-                    let slot = self.budgets.requests.try_take();
-                    let completion = match slot {
-                        Some(_) => self.service.dispatch(&self.peer, frame, Duration::ZERO),
+                    let turn = Turn::at_once(self.budgets.requests.try_take());
+                    dispatching = Some(match turn {
+                        Some(turn) => self.service.dispatch(&self.peer, frame, turn),
                         None => self.dispatch_in_turn(frame, active),
-                    };
-                    dispatching = Some(Dispatching { completion, _slot: slot });
+                    });
                 }
             }
         }
@@ -209,7 +201,7 @@ impl<S: Socket> Connection<S> {
             let _slot = requests.take().await;
             drop(queued);
             let waited = Instant::now() - read;
-            service.dispatch(&peer, frame, waited).await
+            service.dispatch(&peer, frame, Turn { waited, _slot }).await
         })
     }
 
@@ -351,9 +343,9 @@ async fn front(outstanding: &mut VecDeque<Outstanding>) -> Option<Response> {
     .await
 }
 
-async fn dispatched(dispatching: &mut Option<Dispatching>) -> Completion {
+async fn dispatched(dispatching: &mut Option<BoxFuture<'static, Completion>>) -> Completion {
     match dispatching {
-        Some(dispatching) => (&mut dispatching.completion).await,
+        Some(future) => future.await,
         None => std::future::pending().await,
     }
 }

@@ -212,7 +212,7 @@ impl MemoryBudget {
 }
 
 /// Requests of all connections that are handled at once (`queued.max.requests`). One that waits for
-/// the flush, for bytes or for its group gives its place to others, as in Kafka.
+/// the flush, for records or for its group is in nobody's way, as in Kafka.
 #[derive(Debug, Clone)]
 pub struct RequestSlots(Arc<Semaphore>);
 

@@ -9,5 +9,5 @@ mod socket;
 pub use connection::Connection;
 pub use limits::{Budgets, ConnectionLimitValues, ConnectionLimits, MemoryBudget, RequestSlots};
 pub use listener::{BoundListener, SocketOptions, bind};
-pub use service::{NetConfig, PeerInfo, Service};
+pub use service::{NetConfig, PeerInfo, Service, Turn};
 pub use socket::Socket;

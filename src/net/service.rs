@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::protocol::{Completion, Timing};
 use crate::types::ListenerName;
@@ -17,15 +18,29 @@ pub struct PeerInfo {
     pub address: SocketAddr,
 }
 
+/// A frame's turn among those of all connections (`queued.max.requests`); others get their turn when it
+/// is dropped.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// How long the frame has waited for it.
+    pub waited: Duration,
+    pub(super) _slot: Option<OwnedSemaphorePermit>,
+}
+
+impl Turn {
+    /// Without waiting, if there is a place.
+    pub(super) fn at_once(slot: Option<OwnedSemaphorePermit>) -> Option<Self> {
+        slot.map(|slot| Self {
+            waited: Duration::ZERO,
+            _slot: Some(slot),
+        })
+    }
+}
+
 /// Serves frames. The future finishes before the connection's next frame is dispatched.
 pub trait Service: Debug + Send + Sync {
-    /// `queued`: how long the frame has waited for its turn among those of other connections.
-    fn dispatch(
-        &self,
-        peer: &PeerInfo,
-        frame: Bytes,
-        queued: Duration,
-    ) -> BoxFuture<'static, Completion>;
+    fn dispatch(&self, peer: &PeerInfo, frame: Bytes, turn: Turn)
+    -> BoxFuture<'static, Completion>;
     /// An answer that waited for its socket has been sent in the time given.
     fn sent(&self, _timing: &Timing, _waited: Duration, _sending: Duration) {}
     /// More or fewer requests wait for their turn.

@@ -95,7 +95,12 @@ impl RequestMetrics {
         }
     }
 
-    /// Counts an answer with this error, or without one.
+    /// Counts parts of answers without an error.
+    pub fn no_error(&self, count: u64) {
+        self.no_errors.add(count);
+    }
+
+    /// Counts a part of an answer with this error, or without one.
     pub fn error(&self, error: ErrorCode) {
         if error.is_none() {
             self.no_errors.inc();

@@ -87,7 +87,7 @@ families! {
     LOG_FLUSH Summary "kafka_log_logflushstats_logflushrateandtimems" "Time of bringing what was appended to a partition to disk, in milliseconds.";
 
     REQUESTS Counter "kafka_network_requestmetrics_requests_total" "Requests by API and version.";
-    REQUEST_ERRORS Counter "kafka_network_requestmetrics_errors_total" "Answers by API and error.";
+    REQUEST_ERRORS Counter "kafka_network_requestmetrics_errors_total" "Error codes of answers by API, one for each topic, partition or group that has its own.";
     TOTAL_TIME Summary "kafka_network_requestmetrics_totaltimems" "Time from a whole request to a whole answer, in milliseconds.";
     QUEUE_TIME Summary "kafka_network_requestmetrics_requestqueuetimems" "Time of waiting for its turn while queued.max.requests others are handled, in milliseconds.";
     LOCAL_TIME Summary "kafka_network_requestmetrics_localtimems" "Time in the handler, in milliseconds.";

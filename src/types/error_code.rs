@@ -2,10 +2,28 @@
 
 use std::fmt;
 
-/// A code of `org.apache.kafka.common.protocol.Errors`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(i16)]
-pub enum ErrorCode {
+macro_rules! codes {
+    ($($name:ident = $code:literal,)*) => {
+        /// A code of `org.apache.kafka.common.protocol.Errors`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(i16)]
+        pub enum ErrorCode {
+            $($name = $code,)*
+        }
+
+        impl ErrorCode {
+            /// What a number on the wire means.
+            pub fn from_code(code: i16) -> Option<Self> {
+                Some(match code {
+                    $($code => Self::$name,)*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+codes! {
     UnknownServerError = -1,
     None = 0,
     OffsetOutOfRange = 1,

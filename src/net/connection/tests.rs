@@ -6,7 +6,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::net::{MemoryBudget, RequestSlots};
+use crate::net::{MemoryBudget, RequestSlots, Turn};
 use crate::types::ListenerName;
 
 /// Answers each frame as its first byte says: `r`eady, `l`ater (when released), `n`othing, `c`lose;
@@ -27,13 +27,14 @@ impl Service for Scripted {
         &self,
         _peer: &PeerInfo,
         frame: Bytes,
-        _queued: Duration,
+        turn: Turn,
     ) -> BoxFuture<'static, Completion> {
         self.dispatched.fetch_add(1, Ordering::SeqCst);
         if frame[0] == b'b' {
             let (release, released) = oneshot::channel();
             self.releases.lock().push(release);
             return Box::pin(async move {
+                let _turn = turn;
                 match released.await {
                     Ok(()) => Completion::Ready(response(frame)),
                     Err(_) => Completion::Nothing,
