@@ -327,8 +327,15 @@ fn metrics_and_health_are_served_over_http() {
     create_topic(&mut client, "t", 1);
     assert_eq!(produce(&mut client, -1, &Batch::of(&[b"a", b"b"])), (0, 0));
     assert_eq!(produce(&mut client, 5, &Batch::of(&[b"a"])).0, 21);
-    assert_eq!(described(&metadata(&mut client, "no.such.topic", 0), "no.such.topic").0, 3);
-    assert!(broker.log().contains(&format!("metrics=127.0.0.1:{port}")) || broker.log().contains(&format!("metrics=\"127.0.0.1:{port}\"")), "{}", broker.log());
+    let unknown = [
+        &hex("ffffffff 00000001")[..],
+        &string("no.such"),
+        &hex("00000001 00000000 ffffffffffffffff"),
+    ]
+    .concat();
+    client.request(2, 1, &unknown).unwrap();
+    let told = format!("metrics=\"http://127.0.0.1:{port}\"");
+    assert!(broker.log().contains(&told), "{}", broker.log());
     let get = |path: &str| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         write!(
@@ -360,7 +367,7 @@ fn metrics_and_health_are_served_over_http() {
     for (request, error) in [
         ("Produce", "NONE"),
         ("Produce", "INVALID_REQUIRED_ACKS"),
-        ("Metadata", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("ListOffsets", "UNKNOWN_TOPIC_OR_PARTITION"),
         ("CreateTopics", "NONE"),
     ] {
         let labels = format!("request=\"{request}\",error=\"{error}\"");

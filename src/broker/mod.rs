@@ -153,10 +153,10 @@ impl Broker {
         broker
             .background
             .spawn(session.run(clock, broker.stopping.clone()));
-        broker.serve_metrics(metrics_listeners, &context);
+        let shown_at = broker.serve_metrics(metrics_listeners, &context);
         broker.serve(bound, &config, &limits, context);
         metrics.set_state(BrokerState::Running);
-        broker.announce(&config, &metadata);
+        broker.announce(&config, &metadata, &shown_at);
         Ok(broker)
     }
 
@@ -190,7 +190,15 @@ impl Broker {
         }
     }
 
-    fn serve_metrics(&self, listeners: Vec<tokio::net::TcpListener>, context: &Arc<Context>) {
+    /// Returns where that is.
+    fn serve_metrics(
+        &self,
+        listeners: Vec<tokio::net::TcpListener>,
+        context: &Arc<Context>,
+    ) -> Vec<String> {
+        let addresses = listeners.iter().filter_map(|one| one.local_addr().ok());
+        let addresses = addresses.map(|address| format!("http://{address}"));
+        let addresses = addresses.collect();
         for listener in listeners {
             let pages = crate::telemetry::http::Pages {
                 metrics: Arc::clone(&self.metrics),
@@ -202,9 +210,10 @@ impl Broker {
                 crate::telemetry::http::serve(listener, pages, stopping.cancelled()).await;
             });
         }
+        addresses
     }
 
-    fn announce(&self, config: &BrokerConfig, metadata: &MetadataCache) {
+    fn announce(&self, config: &BrokerConfig, metadata: &MetadataCache, metrics: &[String]) {
         let image = metadata.current();
         let listeners: Vec<String> = self
             .addresses
@@ -215,6 +224,7 @@ impl Broker {
             node_id = config.node_id.0,
             cluster_id = %image.cluster_id,
             listeners = listeners.join(","),
+            metrics = metrics.join(","),
             log_dirs = ?config.log_dirs,
             topics = image.topics.len(),
             "serving"
