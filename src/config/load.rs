@@ -116,7 +116,8 @@ fn without_effect(statics: &BTreeMap<String, String>) -> (Vec<String>, Vec<Strin
             Some(_) => {}
             None if name.starts_with("zookeeper.") => ignored.push(name.clone()),
             None if name.starts_with("listener.name.") => {
-                if !name.ends_with(".max.connections") {
+                let honoured = [".max.connections", ".max.connection.creation.rate"];
+                if !honoured.iter().any(|key| name.ends_with(key)) {
                     ignored.push(name.clone());
                 }
             }
