@@ -16,7 +16,7 @@ use super::manifest::ManifestEntry;
 use super::names::FileKind;
 use super::retention::{Expired, LogState, expired};
 use super::segment::Segment;
-use super::tasks::{Task, TaskQueue, interval};
+use super::tasks::{Task, interval};
 use crate::config::TopicConfig;
 use crate::types::{Offset, TimestampMs, TopicPartition};
 
@@ -31,12 +31,12 @@ const ENTRIES_AT_ONCE: usize = 256;
 
 /// Cleans up the open logs of a directory, and has those opened of which something must go. True if
 /// another round should follow soon.
-pub(super) fn clean_up(directory: &Directory, tasks: &TaskQueue) -> bool {
+pub(super) fn clean_up(directory: &Directory) -> bool {
     let now_ms = directory.clock.wall_ms();
     let mut going = Vec::new();
     let mut from_the_future = None;
     for log in directory.logs() {
-        if tasks.is_stopped() || !directory.is_online() {
+        if directory.tasks.is_stopped() || !directory.is_online() {
             return false;
         }
         match log.prepare_cleanup(now_ms) {

@@ -6,14 +6,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// A piece of blocking work.
 pub type Job = Box<dyn FnOnce() + Send + 'static>;
 
 /// Runs jobs that may block. Jobs of one `lane` (a partition) run one after the other, in order.
+/// Neither method waits.
 pub trait Executor: Debug + Send + Sync {
+    /// For what must be done: there are few of these.
     fn submit(&self, lane: u64, job: Job);
+    /// For what a client asks for: a job that finds too many before it (a disk that stalls) is dropped
+    /// without being run.
+    fn offer(&self, lane: u64, job: Job);
 }
 
 /// Runs each job at once, on the caller's thread: simulations and unit tests.
@@ -24,11 +29,15 @@ impl Executor for InlineExecutor {
     fn submit(&self, _lane: u64, job: Job) {
         job();
     }
+
+    fn offer(&self, _lane: u64, job: Job) {
+        job();
+    }
 }
 
 /// At most a fixed number of threads, started when there is work for them. Idle threads are parked.
 ///
-/// The queue is bounded: past the bound `submit` blocks its caller. What callers may have in flight
+/// The queue is bounded: past the bound `offer` drops what it is given. What callers may have in flight
 /// is bounded well below (`queued.max.request.bytes`), so that this is a last resort.
 #[derive(Debug)]
 pub struct ThreadPool {
@@ -44,8 +53,6 @@ struct Shared {
     queue: Mutex<Queue>,
     /// Workers wait here for work.
     work: Condvar,
-    /// Callers wait here for room.
-    room: Condvar,
 }
 
 #[derive(Default)]
@@ -79,7 +86,6 @@ impl ThreadPool {
                 queued_max: queued_max.max(1),
                 queue: Mutex::new(Queue::default()),
                 work: Condvar::new(),
-                room: Condvar::new(),
             }),
             threads: Mutex::new(Vec::new()),
         }
@@ -89,7 +95,6 @@ impl ThreadPool {
     pub fn stop(&self) {
         self.shared.queue.lock().stopped = true;
         self.shared.work.notify_all();
-        self.shared.room.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             if thread.thread().id() != std::thread::current().id() {
@@ -122,10 +127,22 @@ impl ThreadPool {
 
 impl Executor for ThreadPool {
     fn submit(&self, lane: u64, job: Job) {
-        let mut queue = self.shared.queue.lock();
-        while queue.queued >= self.shared.queued_max && !queue.stopped {
-            self.shared.room.wait(&mut queue);
+        self.add(self.shared.queue.lock(), lane, job);
+    }
+
+    fn offer(&self, lane: u64, job: Job) {
+        let queue = self.shared.queue.lock();
+        if queue.queued < self.shared.queued_max {
+            self.add(queue, lane, job);
+        } else {
+            drop(queue);
+            drop(job); // whoever waits for it hears of it: not under the lock
         }
+    }
+}
+
+impl ThreadPool {
+    fn add(&self, mut queue: MutexGuard<'_, Queue>, lane: u64, job: Job) {
         if queue.stopped {
             drop(queue);
             job();
@@ -186,9 +203,6 @@ impl Shared {
                 tracing::error!(thread = %self.name, "a log job panicked");
             }
             queue = self.queue.lock();
-            if queue.queued >= self.queued_max {
-                self.room.notify_all();
-            }
             queue.queued -= 1;
             match queue.lanes.get_mut(&lane).and_then(VecDeque::pop_front) {
                 // To the end of the queue: a busy lane does not starve the others.
@@ -260,26 +274,27 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_holds_its_caller_and_a_stopped_pool_runs_on_it() {
-        let pool = ThreadPool::new("test", 1, 2);
+    fn a_full_queue_drops_what_is_offered_and_a_stopped_pool_runs_on_its_caller() {
+        let pool = ThreadPool::new("test", 1, 10);
         let count = Arc::new(AtomicUsize::new(0));
-        for _ in 0..100 {
+        let counting = || -> Job {
             let count = Arc::clone(&count);
-            pool.submit(
-                1,
-                Box::new(move || {
-                    count.fetch_add(1, Ordering::SeqCst);
-                }),
-            );
-        }
-        pool.stop();
-        let after = Arc::clone(&count);
-        pool.submit(
-            1,
             Box::new(move || {
-                after.fetch_add(1, Ordering::SeqCst);
-            }),
-        );
-        assert_eq!(count.load(Ordering::SeqCst), 101);
+                count.fetch_add(1, Ordering::SeqCst);
+            })
+        };
+        let (release, blocked) = mpsc::channel::<()>();
+        pool.submit(1, Box::new(move || blocked.recv().unwrap()));
+        for lane in 0..100 {
+            pool.offer(lane, counting());
+        }
+        for lane in 0..100 {
+            pool.submit(lane, counting());
+        }
+        release.send(()).unwrap();
+        pool.stop();
+        assert_eq!(count.load(Ordering::SeqCst), 9 + 100);
+        pool.offer(1, counting());
+        assert_eq!(count.load(Ordering::SeqCst), 9 + 101);
     }
 }

@@ -9,7 +9,7 @@ use super::directory::Directory;
 use super::log::Log;
 use super::manager::LogManagerConfig;
 use super::names;
-use super::tasks::{Task, TaskQueue, interval};
+use super::tasks::{Task, interval};
 
 /// A recovery point moves only past so many new bytes: moving it costs syncs, and so much is checked
 /// in a moment.
@@ -18,11 +18,10 @@ const RECOVERY_POINT_BYTES: u64 = 16 << 20;
 /// How soon retention looks again at logs that were opened for it.
 const OPENED_AFTER: Duration = Duration::from_secs(2);
 
-/// Runs the tasks of all directories on its thread.
+/// Runs the tasks of a directory on its thread.
 #[derive(Debug)]
 pub(super) struct Housekeeping {
-    tasks: Arc<TaskQueue>,
-    directories: Vec<Arc<Directory>>,
+    directory: Arc<Directory>,
     recovery_points_every: Duration,
     log_starts_every: Duration,
     producer_expiry_every: Duration,
@@ -30,11 +29,8 @@ pub(super) struct Housekeeping {
 }
 
 impl Housekeeping {
-    pub(super) fn new(
-        config: &LogManagerConfig,
-        directories: Vec<Arc<Directory>>,
-        tasks: Arc<TaskQueue>,
-    ) -> Self {
+    pub(super) fn new(config: &LogManagerConfig, directory: Arc<Directory>) -> Self {
+        let tasks = &directory.tasks;
         let first = interval(config.initial_task_delay_ms);
         for task in [
             Task::RecoveryPoints,
@@ -44,18 +40,18 @@ impl Housekeeping {
         ] {
             tasks.set(task, first);
         }
-        for directory in &directories {
-            let entries = directory.disk.list(&directory.path).unwrap_or_default();
-            for entry in entries {
-                if entry.is_directory && names::is_deleted_directory(&entry.name) {
-                    let path = directory.path.join(entry.name);
-                    tasks.set(Task::RemoveDirectory(path), Duration::ZERO);
-                }
+        let entries = match directory.is_online() {
+            true => directory.disk.list(&directory.path).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        for entry in entries {
+            if entry.is_directory && names::is_deleted_directory(&entry.name) {
+                let path = directory.path.join(entry.name);
+                tasks.set(Task::RemoveDirectory(path), Duration::ZERO);
             }
         }
         Self {
-            tasks,
-            directories,
+            directory,
             recovery_points_every: interval(config.flush_offset_checkpoint_interval_ms),
             log_starts_every: interval(config.flush_start_offset_checkpoint_interval_ms),
             producer_expiry_every: interval(config.producer_id_expiration_check_interval_ms),
@@ -65,8 +61,10 @@ impl Housekeeping {
 
     /// The thread's body.
     pub(super) fn run(&self) {
-        while let Some(task) = self.tasks.next(|task| self.every(task)) {
-            self.run_task(task);
+        while let Some(task) = self.directory.tasks.next(|task| self.every(task)) {
+            if self.directory.is_online() {
+                self.run_task(task);
+            }
         }
     }
 
@@ -80,54 +78,38 @@ impl Housekeeping {
         }
     }
 
-    fn online(&self) -> impl Iterator<Item = &Arc<Directory>> {
-        self.directories.iter().filter(|d| d.is_online())
-    }
-
     fn run_task(&self, task: Task) {
+        let directory = &*self.directory;
         match task {
-            Task::RecoveryPoints => {
-                for directory in self.online() {
-                    move_recovery_points(directory, RECOVERY_POINT_BYTES);
-                }
-            }
-            Task::LogStarts => {
-                for directory in self.online() {
-                    directory.write_log_starts();
-                }
-            }
+            Task::RecoveryPoints => move_recovery_points(directory, RECOVERY_POINT_BYTES),
+            Task::LogStarts => directory.write_log_starts(),
             Task::ProducerExpiry => {
-                for log in self.directories.iter().flat_map(|d| d.logs()) {
+                for log in directory.logs() {
                     log.expire_producers();
                 }
             }
             Task::Retention => {
-                let mut again = false;
-                for directory in self.online() {
-                    again |= cleanup::clean_up(directory, &self.tasks);
-                }
-                if again {
+                if cleanup::clean_up(directory) {
                     let soon = OPENED_AFTER.min(self.retention_every);
-                    self.tasks.set(Task::Retention, soon);
+                    directory.tasks.set(Task::Retention, soon);
                 }
             }
             Task::RemoveFiles(files) => self.remove_files(&files),
-            Task::RemoveDirectory(path) => self.remove_directory(&path),
+            Task::RemoveDirectory(path) => report(directory.disk.remove_directory(&path), &path),
+        }
+    }
+
+    /// Removes what waits for its time: nobody reads any more.
+    pub(super) fn remove_waiting_files(&self) {
+        if self.directory.is_online() {
+            self.remove_files(&self.directory.tasks.take_files());
         }
     }
 
     /// Removes files that are no longer any log's.
-    pub(super) fn remove_files(&self, files: &[PathBuf]) {
+    fn remove_files(&self, files: &[PathBuf]) {
         for path in files {
-            if let Some(directory) = self.online().find(|d| path.starts_with(&d.path)) {
-                report(directory.disk.remove_file(path), path);
-            }
-        }
-    }
-
-    fn remove_directory(&self, path: &Path) {
-        if let Some(directory) = self.online().find(|d| path.starts_with(&d.path)) {
-            report(directory.disk.remove_directory(path), path);
+            report(self.directory.disk.remove_file(path), path);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! All logs of this broker, their directories, flushers and housekeeping.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,12 +14,13 @@ use super::disk::{Disk, RealDisk, replace_file};
 use super::files::FilePool;
 use super::flush;
 use super::housekeeping::Housekeeping;
+use super::inventory::PartitionOnDisk;
 use super::manifest::{Manifest, ManifestEntry, SegmentEntry};
 use super::names;
 use super::recovery::Opening;
 use super::segment::LogFiles;
 use super::tail_cache::TailCache;
-use super::tasks::{Task, TaskQueue, interval};
+use super::tasks::{Task, interval};
 use super::{Executor, Log, LogError};
 use crate::config::TopicConfig;
 use crate::time::Clock;
@@ -74,46 +74,6 @@ pub struct LogManagerConfig {
     pub reserved_bytes: u64,
 }
 
-/// One log directory, as DescribeLogDirs answers.
-#[derive(Debug, Clone)]
-pub struct LogDirDescription {
-    pub path: PathBuf,
-    pub online: bool,
-    pub total_bytes: u64,
-    pub usable_bytes: u64,
-    /// Partition and its bytes.
-    pub partitions: Vec<(TopicPartition, u64)>,
-}
-
-/// Whether a log directory can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogDirState {
-    Online,
-    /// Users' records are refused until there is room.
-    Full,
-    /// Until a restart.
-    Offline,
-}
-
-/// A partition's files in one of the directories.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartitionOnDisk {
-    /// Which of `log.dirs`, from 0.
-    pub directory: usize,
-    pub partition: TopicPartition,
-    /// As `partition.metadata` has it.
-    pub topic_id: Option<TopicId>,
-}
-
-/// A log that is not open, as the last clean stop left it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogAtRest {
-    pub log_start_offset: Offset,
-    pub log_end_offset: Offset,
-    pub size_bytes: u64,
-    pub segment_count: usize,
-}
-
 /// What becomes of a directory that is no partition's any more.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
@@ -126,9 +86,10 @@ enum Fate {
 /// All logs.
 #[derive(Debug)]
 pub struct LogManager {
-    directories: Vec<Arc<Directory>>,
-    shared: Shared,
-    housekeeping: Arc<Housekeeping>,
+    pub(super) directories: Vec<Arc<Directory>>,
+    pub(super) shared: Shared,
+    /// Of each directory: a disk that stalls holds up no other.
+    housekeeping: Vec<Arc<Housekeeping>>,
     log_ids: AtomicU64,
     /// Held while a new partition is given to a directory.
     placing: Mutex<()>,
@@ -173,9 +134,7 @@ impl LogManager {
         clock: Arc<dyn Clock>,
         disk: Arc<dyn Disk>,
     ) -> Result<Arc<Self>, LogError> {
-        let tasks = Arc::new(TaskQueue::new(Arc::clone(&clock)));
         let shared = Shared {
-            tasks: Arc::clone(&tasks),
             pool: Arc::new(FilePool::new(Arc::clone(&disk), open_files_max())),
             cache: Arc::new(TailCache::new(config.tail_cache_bytes)),
             producer_id_expiration_ms: config.producer_id_expiration_ms,
@@ -196,7 +155,11 @@ impl LogManager {
         if !directories.iter().any(|directory| directory.is_online()) {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no log directory works").into());
         }
-        let housekeeping = Arc::new(Housekeeping::new(&config, directories.clone(), tasks));
+        let housekeeping = directories.iter().map(|directory| {
+            let directory = Arc::clone(directory);
+            Arc::new(Housekeeping::new(&config, directory))
+        });
+        let housekeeping = housekeeping.collect();
         let manager = Arc::new(Self {
             directories,
             shared,
@@ -221,18 +184,21 @@ impl LogManager {
                     .spawn(move || flush::run(&directory))?,
             );
         }
-        let housekeeping = Arc::clone(&self.housekeeping);
-        threads.push(
-            std::thread::Builder::new()
-                .name("log-tasks".to_owned())
-                .spawn(move || housekeeping.run())?,
-        );
+        for (number, housekeeping) in self.housekeeping.iter().enumerate() {
+            let housekeeping = Arc::clone(housekeeping);
+            let name = format!("log-tasks-{number}");
+            threads.push(
+                std::thread::Builder::new()
+                    .name(name)
+                    .spawn(move || housekeeping.run())?,
+            );
+        }
         Ok(())
     }
 
     fn stop_threads(&self) {
-        self.shared.tasks.stop();
         for directory in &self.directories {
+            directory.tasks.stop();
             directory.flush_queue.stop();
         }
         for thread in std::mem::take(&mut *self.threads.lock()) {
@@ -315,7 +281,11 @@ impl LogManager {
         Ok(log)
     }
 
-    fn topic_id_of(&self, directory: &Directory, partition: &TopicPartition) -> Option<TopicId> {
+    pub(super) fn topic_id_of(
+        &self,
+        directory: &Directory,
+        partition: &TopicPartition,
+    ) -> Option<TopicId> {
         let remembered = directory
             .manifest
             .lock()
@@ -389,48 +359,6 @@ impl LogManager {
         self.put_aside(directory, &found.partition, log.as_ref(), Fate::Stray)
     }
 
-    /// Bytes of the files that were found.
-    pub fn bytes_on_disk(&self, found: &PartitionOnDisk) -> u64 {
-        let Some(directory) = self.directories.get(found.directory) else {
-            return 0;
-        };
-        let path = directory.path.join(found.partition.to_string());
-        let entries = self.shared.disk.list(&path).unwrap_or_default();
-        entries.iter().map(|entry| entry.bytes).sum()
-    }
-
-    /// A directory does not answer since the start, and the partition, which is not a new one, has no
-    /// files elsewhere: they may be there, so it is offline too. An empty log in their place would
-    /// give out their offsets again.
-    pub fn may_be_lost(&self, partition: &TopicPartition) -> bool {
-        let dead = self
-            .directories
-            .iter()
-            .find(|directory| directory.is_dead());
-        let Some(dead) = dead else {
-            return false;
-        };
-        let elsewhere = |directory: &&Arc<Directory>| directory.slot(partition).is_some();
-        if let Some(directory) = self.directories.iter().find(elsewhere) {
-            return directory.number == dead.number;
-        }
-        dead.place(partition);
-        true
-    }
-
-    /// What each directory is good for. Does not block.
-    pub fn states(&self) -> Vec<(PathBuf, LogDirState)> {
-        let state = |directory: &Arc<Directory>| {
-            let state = match directory.is_online() {
-                false => LogDirState::Offline,
-                true if directory.is_full() => LogDirState::Full,
-                true => LogDirState::Online,
-            };
-            (directory.path.clone(), state)
-        };
-        self.directories.iter().map(state).collect()
-    }
-
     /// Takes a partition's directory away under another name, and everything that is known of it.
     fn put_aside(
         &self,
@@ -458,64 +386,14 @@ impl LogManager {
         match self.shared.disk.rename(&from, &to) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(directory.failed_write("put a partition aside", error)),
         }
         self.shared.disk.sync_directory(&directory.path)?;
         if let Fate::Deleted { delay_ms } = fate {
             let task = Task::RemoveDirectory(to);
-            self.shared.tasks.set(task, interval(delay_ms));
+            directory.tasks.set(task, interval(delay_ms));
         }
         Ok(())
-    }
-
-    /// Partitions that have files on disk, directory by directory.
-    pub fn on_disk(&self) -> Vec<PartitionOnDisk> {
-        let mut found = Vec::new();
-        for directory in self.directories.iter().filter(|d| d.is_online()) {
-            let entries = match self.shared.disk.list(&directory.path) {
-                Ok(entries) => entries,
-                Err(error) => {
-                    tracing::warn!(directory = %directory.path.display(), %error, "list a log directory");
-                    continue;
-                }
-            };
-            let partitions: BTreeSet<TopicPartition> = entries
-                .iter()
-                .filter(|entry| entry.is_directory)
-                .filter_map(|entry| names::parse_partition_directory(&entry.name))
-                .collect();
-            for partition in partitions {
-                let topic_id = self.topic_id_of(directory, &partition);
-                found.push(PartitionOnDisk {
-                    directory: directory.number,
-                    partition,
-                    topic_id: topic_id.filter(|id| *id != TopicId::ZERO),
-                });
-            }
-        }
-        found
-    }
-
-    /// Partitions whose files no clean stop vouches for, and that were not opened since: opening them
-    /// recovers them.
-    pub fn unrecovered(&self) -> Vec<TopicPartition> {
-        let unclean = self.directories.iter();
-        let unclean = unclean.filter(|directory| !directory.clean && directory.is_online());
-        unclean.flat_map(|directory| directory.unopened()).collect()
-    }
-
-    /// What a clean stop knew of a partition that was not opened since. Does not block.
-    pub fn at_rest(&self, partition: &TopicPartition) -> Option<LogAtRest> {
-        self.directories.iter().find_map(|directory| {
-            let manifest = directory.manifest.lock();
-            let entry = manifest.get(partition)?;
-            Some(LogAtRest {
-                log_start_offset: entry.log_start,
-                log_end_offset: entry.log_end,
-                size_bytes: entry.segments.iter().map(|segment| segment.bytes).sum(),
-                segment_count: entry.segments.len(),
-            })
-        })
     }
 
     /// The executor of the directory where the partition lives or would be made.
@@ -525,27 +403,6 @@ impl LogManager {
             Err(_) => &self.directories[0], // all are offline: whatever runs there says so
         };
         Arc::clone(&directory.executor) as Arc<dyn Executor>
-    }
-
-    pub fn describe(&self) -> Vec<LogDirDescription> {
-        let describe = |directory: &Arc<Directory>| {
-            let (total_bytes, usable_bytes) =
-                self.shared.disk.space(&directory.path).unwrap_or((0, 0));
-            let logs = directory.logs();
-            let mut partitions: Vec<_> = logs
-                .iter()
-                .map(|log| (log.topic_partition().clone(), log.size_bytes()))
-                .collect();
-            partitions.sort();
-            LogDirDescription {
-                path: directory.path.clone(),
-                online: directory.is_online(),
-                total_bytes,
-                usable_bytes,
-                partitions,
-            }
-        };
-        self.directories.iter().map(describe).collect()
     }
 
     /// The high watermark that was noted for a partition before the last stop.
@@ -585,8 +442,7 @@ impl LogManager {
     /// Retention, now; true if it had logs opened.
     #[cfg(test)]
     pub(super) fn clean_up(&self) -> bool {
-        let clean =
-            |directory: &Arc<Directory>| super::cleanup::clean_up(directory, &self.shared.tasks);
+        let clean = |directory: &Arc<Directory>| super::cleanup::clean_up(directory);
         self.directories.iter().map(clean).fold(false, |a, b| a | b)
     }
 
@@ -605,8 +461,9 @@ impl LogManager {
         }
         self.stop_threads();
         // Nobody reads any more, and the next start does not look for them.
-        self.housekeeping
-            .remove_files(&self.shared.tasks.take_files());
+        for housekeeping in &self.housekeeping {
+            housekeeping.remove_waiting_files();
+        }
         for directory in self.directories.iter().filter(|d| d.is_online()) {
             if let Err(error) = close_directory(directory) {
                 tracing::error!(directory = %directory.path.display(), %error, "close a log directory");

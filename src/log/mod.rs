@@ -20,6 +20,7 @@ mod files;
 mod flush;
 mod housekeeping;
 mod index;
+mod inventory;
 mod leader_epochs;
 #[allow(clippy::module_inception)] // Kafka's word for it
 mod log;
@@ -41,14 +42,12 @@ mod walk;
 pub use claim::ClaimedDirectory;
 pub use disk::{DirectoryEntry, Disk, DiskFile, DiskLock, OpenMode, RealDisk};
 pub use executor::{Executor, InlineExecutor, Job, ThreadPool};
+pub use inventory::{LogAtRest, LogDirDescription, LogDirState, PartitionOnDisk};
 pub use log::{
     AppendError, Appended, FileRange, Log, LogError, LogRead, LogSlice, ProducerView,
     TimestampOffset,
 };
-pub use manager::{
-    FlushListener, LogAtRest, LogDirDescription, LogDirState, LogManager, LogManagerConfig,
-    PartitionOnDisk,
-};
+pub use manager::{FlushListener, LogManager, LogManagerConfig};
 
 #[cfg(test)]
 pub(crate) mod gated_disk;

@@ -1,4 +1,4 @@
-//! What falls due in the background of all logs, and when.
+//! What falls due in the background of a directory, and when.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) enum Task {
     RemoveDirectory(PathBuf),
 }
 
-/// The tasks of all directories. Anyone may add one; one thread takes them as they fall due.
+/// The tasks of a directory. Anyone may add one; one thread takes them as they fall due.
 #[derive(Debug)]
 pub(super) struct TaskQueue {
     state: Mutex<State>,

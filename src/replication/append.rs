@@ -329,7 +329,7 @@ impl Future for PendingAppend {
             Pending::Waiting { answer, .. } => match Pin::new(answer).poll(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(outcome)) => outcome,
-                // The lane dropped the job: its directory is gone.
+                // The lane dropped the job: its disk stalls.
                 Poll::Ready(Err(_)) => Err(ErrorCode::KafkaStorageError.into()),
             },
         };

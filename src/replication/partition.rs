@@ -494,16 +494,24 @@ impl Partition {
         }
     }
 
-    /// Runs `work` on the partition's lane, behind everything that was asked for before.
+    /// Runs `work` on the partition's lane, behind everything that was asked for before. It is dropped
+    /// where the directory's disk has stalled and too much waits for it already.
     pub(super) fn on_lane(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let partition = Arc::clone(self);
-        let executor = self
-            .executor
-            .get_or_init(|| self.shared.executor(&self.topic_partition));
-        executor.submit(
-            lane(&self.topic_partition),
-            Box::new(move || work(&partition)),
-        );
+        let job = Box::new(move || work(&partition));
+        self.executor().offer(lane(&self.topic_partition), job);
+    }
+
+    /// The same for what must be done.
+    pub(super) fn surely_on_lane(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let partition = Arc::clone(self);
+        let job = Box::new(move || work(&partition));
+        self.executor().submit(lane(&self.topic_partition), job);
+    }
+
+    fn executor(&self) -> &Arc<dyn Executor> {
+        let here = || self.shared.executor(&self.topic_partition);
+        self.executor.get_or_init(here)
     }
 
     /// Runs `work` with the opened log on the partition's lane. Enqueued at the call, not at a poll.
@@ -519,7 +527,7 @@ impl Partition {
             // Nobody listens any more: the connection is gone.
             let _ = reply.send(result);
         });
-        // A lane that drops a job without running it has lost its directory.
+        // A lane that drops a job without running it has a disk that stalls.
         Box::pin(async move { answer.await.unwrap_or(Err(ErrorCode::KafkaStorageError)) })
     }
 

@@ -431,7 +431,7 @@ fn recover_next(shared: &Arc<Shared>, waiting: &Arc<Mutex<Vec<Arc<Partition>>>>)
         return;
     };
     let (shared, waiting) = (Arc::clone(shared), Arc::clone(waiting));
-    partition.on_lane(move |partition| {
+    partition.surely_on_lane(move |partition| {
         // A failure is logged where it happens, and met again by whoever asks for the partition.
         let _ = partition.open_here();
         recover_next(&shared, &waiting);
