@@ -74,6 +74,7 @@ const PURE: &[&str] = &[
     "replication/watermark.rs",
     "replication/waiters.rs",
     "replication/fetch_session.rs",
+    "log/checked.rs",
     "log/checkpoint.rs",
     "log/index.rs",
     "log/leader_epochs.rs",

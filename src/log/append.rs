@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use parking_lot::MutexGuard;
 
 use super::checkpoint;
@@ -16,6 +17,7 @@ use super::producer_state::SequenceCheck;
 use super::retention::{roll_jitter, segment_age_max};
 use super::segment::Segment;
 use super::segment_index::PENDING_MAX;
+use super::tail_cache::CachedBatch;
 use super::walk::Located;
 use crate::config::TopicConfig;
 use crate::record::{BATCH_HEADER_BYTES, BatchHeader, ValidBatch};
@@ -23,9 +25,12 @@ use crate::types::{
     ApiError, ErrorCode, LeaderEpoch, NO_TIMESTAMP, Offset, TimestampMs, TimestampType,
 };
 
+/// Payloads below are copied into the tail cache: a small slice would pin the large frame that it was
+/// cut from, and copying it costs less than the system call that writes it.
+const CACHE_COPY_BELOW: usize = 32 * 1024;
+
 impl Log {
-    /// Assigns offsets and writes. Checks producer state first. Who waits for the disk says so with
-    /// [`Log::flush_soon`].
+    /// Assigns offsets and writes. Checks producer state first. Marks the directory's flusher.
     pub fn append(
         &self,
         batch: ValidBatch,
@@ -76,12 +81,7 @@ impl Log {
             file,
             &config,
         );
-        self.directory.cache.add(
-            self.files.id,
-            (base_offset, last_offset),
-            &encoded,
-            batch.payload,
-        );
+        self.cache(&encoded, batch.payload, base_offset, last_offset);
         drop(writer);
         if tries_room {
             self.directory.has_room();
@@ -148,7 +148,7 @@ impl Log {
     }
 
     pub(super) fn add_segment(&self, base_offset: Offset, now_ms: TimestampMs) -> Arc<Segment> {
-        let segment = Arc::new(Segment::new(base_offset, now_ms));
+        let segment = Arc::new(Segment::new(base_offset, now_ms, &self.files.findings));
         self.view.lock().segments.push(Arc::clone(&segment));
         segment
     }
@@ -181,7 +181,6 @@ impl Log {
     ) -> Result<(), LogError> {
         segment.finish_index(&self.files)?;
         self.write_snapshot(writer, end, false)?;
-        self.write_first_epoch(writer);
         self.sync.lock().finished(segment.base_offset);
         self.request_background_flush();
         Ok(())
@@ -248,16 +247,13 @@ impl Log {
             index.add(segment.base_offset, batch, interval);
             index.offsets.len().max(index.times.len()) > PENDING_MAX
         };
-        segment.set_bytes(batch.end());
         let end = header.last_offset() + 1;
+        segment.set_bytes(batch.end(), end);
         let epochs = {
             let mut view = self.view.lock();
             let epoch = header.partition_leader_epoch;
-            // The first one stands in the first batch: its file can wait.
-            let first = view.epochs.entries().is_empty();
             let changed = view.epochs.assign(epoch, header.base_offset);
-            writer.epochs_to_write |= first && changed;
-            (changed && !first).then(|| view.epochs.to_text())
+            changed.then(|| view.epochs.to_text())
         };
         {
             // The end moves with the producers, so that whoever loads them reads all or none of this.
@@ -269,18 +265,37 @@ impl Log {
         }
         self.sync
             .lock()
-            .written(segment.base_offset, file, header, config.flush_messages == 1);
+            .written(segment.base_offset, file, end, config.flush_messages == 1);
         writer.bytes_since_recovery_point += header.total_bytes() as u64;
         writer.appended_since_tick = true;
         writer.appended = true;
         if let Some(text) = epochs {
-            writer.epochs_to_write = false;
             self.write_epochs(&text);
         }
         if full && let Err(error) = segment.write_index(&self.files, PENDING_MAX) {
             // They stay in memory and are tried again with the next ones.
             tracing::warn!(partition = %self.partition, %error, "write index entries");
         }
+    }
+
+    fn cache(&self, head: &[u8], payload: Bytes, base_offset: Offset, last_offset: Offset) {
+        let (head, payload) = if payload.len() < CACHE_COPY_BELOW {
+            let mut whole = Vec::with_capacity(head.len() + payload.len());
+            whole.extend_from_slice(head);
+            whole.extend_from_slice(&payload);
+            (Bytes::from(whole), Bytes::new())
+        } else {
+            (Bytes::copy_from_slice(head), payload)
+        };
+        self.directory.cache.push(
+            self.files.id,
+            CachedBatch {
+                base_offset,
+                last_offset,
+                head,
+                payload,
+            },
+        );
     }
 }
 

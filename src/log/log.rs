@@ -50,6 +50,12 @@ pub enum LogError {
     },
     #[error("{0}")]
     Corrupt(String),
+    /// What was asked for is damaged, and was told of when it was found; what lies around it is well.
+    #[error("offsets {first_offset} to {} are damaged", next_offset - 1)]
+    Damaged {
+        first_offset: Offset,
+        next_offset: Offset,
+    },
 }
 
 impl From<WalkError> for LogError {
@@ -57,6 +63,13 @@ impl From<WalkError> for LogError {
         match error {
             WalkError::Io(error) => Self::Io(error),
             bad @ WalkError::Bad { .. } => Self::Corrupt(bad.to_string()),
+            WalkError::Damaged {
+                first_offset,
+                next_offset,
+            } => Self::Damaged {
+                first_offset,
+                next_offset,
+            },
         }
     }
 }
@@ -187,8 +200,6 @@ pub(super) struct Writer {
     pub appended: bool,
     /// Opened by looking at the files: their indexes may have been made anew.
     pub looked_at: bool,
-    /// The log's first epoch is not in its file yet.
-    pub epochs_to_write: bool,
 }
 
 /// How a log begins: as found on disk, or empty.
@@ -343,14 +354,6 @@ impl Log {
 
     pub(super) fn is_deleted(&self) -> bool {
         self.deleted.load(Ordering::Acquire)
-    }
-
-    /// Writes what the first append put off: a short log costs one file less.
-    pub(super) fn write_first_epoch(&self, writer: &mut Writer) {
-        if std::mem::take(&mut writer.epochs_to_write) {
-            let text = self.view.lock().epochs.to_text();
-            self.write_epochs(&text);
-        }
     }
 
     pub(super) fn check_usable(&self) -> Result<(), LogError> {

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 use super::claim::{self, ClaimedDirectory};
-use super::directory::{Directory, Owner, Shared, Slot, is_disk_fault};
+use super::directory::{Directory, Owner, Shared, Slot};
 use super::disk::{Disk, RealDisk, replace_file};
 use super::files::FilePool;
 use super::flush;
@@ -18,7 +18,7 @@ use super::inventory::PartitionOnDisk;
 use super::manifest::{Manifest, ManifestEntry, SegmentEntry};
 use super::names;
 use super::recovery::Opening;
-use super::segment::LogFiles;
+use super::segment::{Findings, LogFiles};
 use super::tail_cache::TailCache;
 use super::tasks::{Task, interval};
 use super::{Executor, Log, LogError};
@@ -91,6 +91,7 @@ pub struct LogManager {
     /// Of each directory: a disk that stalls holds up no other.
     housekeeping: Vec<Arc<Housekeeping>>,
     log_ids: AtomicU64,
+    damage_found: Arc<AtomicU64>,
     /// Held while a new partition is given to a directory.
     placing: Mutex<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -165,6 +166,7 @@ impl LogManager {
             shared,
             housekeeping,
             log_ids: AtomicU64::new(0),
+            damage_found: Arc::default(),
             placing: Mutex::new(()),
             threads: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
@@ -241,9 +243,10 @@ impl LogManager {
             self.put_aside(directory, partition, old.as_ref(), fate)?;
         }
         let found = self.topic_id_of(directory, partition);
+        let differs = |id: &TopicId| *id != topic_id && *id != TopicId::ZERO;
         if topic_id == TopicId::ZERO {
             topic_id = found.unwrap_or(TopicId::ZERO);
-        } else if let Some(other) = found.filter(|id| *id != topic_id && *id != TopicId::ZERO) {
+        } else if let Some(other) = found.filter(|id| differs(id) && !id.is_damaged(topic_id)) {
             tracing::warn!(%partition, found = %other, wanted = %topic_id, "files of a deleted topic are put aside");
             self.put_aside(directory, partition, None, Fate::Stray)?;
         }
@@ -252,20 +255,21 @@ impl LogManager {
             path: directory.path.join(partition.to_string()),
             disk: Arc::clone(&self.shared.disk),
             pool: Arc::clone(&self.shared.pool),
+            findings: Arc::new(Findings {
+                partition: partition.clone(),
+                total: Arc::clone(&self.damage_found),
+            }),
         };
         let opening = Opening {
             directory,
             partition,
             files: &files,
             index_interval_bytes: u64::try_from(config.index_interval_bytes).unwrap_or(0),
+            waits_for_disk: config.flush_messages == 1,
+            compacted: config.cleanup_policy.compact,
         };
-        let opened = opening.open().inspect_err(|error| {
-            if let LogError::Io(error) = error
-                && is_disk_fault(error)
-            {
-                directory.fail("open a log", error);
-            }
-        })?;
+        let opened = opening.open()?;
+        let is_new = !opened.on_disk;
         let log = Log::new(
             directory,
             partition.clone(),
@@ -274,6 +278,12 @@ impl LogManager {
             files,
             opened,
         );
+        if !is_new && found != Some(topic_id) && topic_id != TopicId::ZERO {
+            tracing::warn!(%partition, "partition.metadata is damaged and made anew");
+            if let Err(error) = log.write_partition_metadata() {
+                tracing::warn!(%partition, %error, "write partition.metadata");
+            }
+        }
         *open = Some(Arc::clone(&log));
         drop(open);
         // Put aside and forgotten above, or deleted meanwhile: its place is this one again.
@@ -545,7 +555,6 @@ impl Log {
             let view = self.view.lock();
             (view.segments.clone(), view.epochs.clone())
         };
-        self.write_first_epoch(&mut writer);
         let touched = writer.appended || writer.looked_at;
         if let Some(active) = segments.last().filter(|_| touched) {
             active.ensure_loaded(&self.files, self.index_interval())?;

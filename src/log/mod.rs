@@ -10,11 +10,13 @@
 //! readers see only what is published.
 
 mod append;
+mod checked;
 mod checkpoint;
 mod claim;
 mod cleanup;
 mod directory;
 mod disk;
+mod epoch_recovery;
 mod executor;
 mod files;
 mod flush;
@@ -35,6 +37,8 @@ mod retention;
 mod room;
 mod segment;
 mod segment_index;
+mod segment_read;
+mod survey;
 mod tail_cache;
 mod tasks;
 mod walk;

@@ -18,6 +18,9 @@ pub(crate) const DELETED_DIRECTORY_SUFFIX: &str = "-delete";
 /// A directory of a topic id that the cluster does not know any more.
 pub(crate) const STRAY_DIRECTORY_SUFFIX: &str = "-stray";
 
+/// A segment file that belongs to no log.
+pub(crate) const STRAY_FILE_SUFFIX: &str = ".stray";
+
 /// What a file of a segment holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum FileKind {
@@ -104,6 +107,37 @@ pub(crate) fn is_deleted_directory(name: &str) -> bool {
     hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// True for what Kafka or this broker puts into a log directory, or into a partition's directory.
+pub(crate) fn is_known(name: &str, is_directory: bool) -> bool {
+    const FILES: [&str; 13] = [
+        LEADER_EPOCH_CHECKPOINT,
+        PARTITION_METADATA,
+        META_PROPERTIES,
+        LOCK,
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_CHECKPOINT,
+        REPLICATION_CHECKPOINT,
+        CLEAN_SHUTDOWN,
+        MANIFEST,
+        "cleaner-offset-checkpoint",
+        "bootstrap.checkpoint",
+        "registry.redb",
+        "quorum-state",
+    ];
+    const SUFFIXES: [&str; 4] = [".tmp", ".new", DELETED_FILE_SUFFIX, STRAY_FILE_SUFFIX];
+    if is_directory {
+        return parse_partition_directory(name).is_some()
+            || [DELETED_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, "-future"]
+                .iter()
+                .any(|suffix| name.ends_with(suffix))
+            || matches!(name, "__cluster_metadata-0" | "lost+found");
+    }
+    parse_segment_file(name).is_some()
+        || FILES.contains(&name)
+        || SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+        || name.starts_with("registry.redb")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +177,20 @@ mod tests {
         ] {
             assert_eq!(parse(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn strangers_are_told_from_what_belongs_here() {
+        for name in [
+            "00000000000000000042.log",
+            "meta.properties",
+            "x.log.deleted",
+        ] {
+            assert!(is_known(name, false), "{name}");
+        }
+        assert!(is_known("topic-0", true) && is_known("lost+found", true));
+        assert!(!is_known("topic-0", false) && !is_known("notes.txt", false));
+        assert!(!is_known("backup", true) && !is_known("00000000000000000042.log", true));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::disk::{read_small_file, replace_file};
 use super::log::{Log, LogError, ProducerView, Writer};
 use super::names::{self, FileKind};
 use super::producer_state::ProducerState;
-use super::walk::Located;
+use super::walk::{Located, WalkError};
 use crate::types::Offset;
 
 /// A snapshot of so many bytes holds some millions of producers.
@@ -74,7 +74,9 @@ impl Log {
             if ended || segment.bytes() == 0 || from >= end {
                 continue;
             }
-            let file = segment.log_file(&self.files)?;
+            let Some(file) = segment.existing_file(&self.files)? else {
+                continue;
+            };
             let interval = self.index_interval();
             let bytes = segment.bytes();
             let mut walker = segment.walk_from(&self.files, &*file, from, bytes, interval)?;
@@ -141,12 +143,15 @@ impl Log {
             if segment.base_offset >= end || segment.bytes() == 0 || left == 0 {
                 continue;
             }
+            let Some(file) = segment.existing_file(&self.files)? else {
+                continue;
+            };
             segment.ensure_loaded(&self.files, interval)?;
-            let file = segment.log_file(&self.files)?;
             let bytes = segment.bytes();
-            let until = match segment.locate(&self.files, &*file, end, bytes, interval)? {
-                Some(batch) => batch.position,
-                None => bytes,
+            let until = match segment.locate(&self.files, &*file, end, bytes, interval) {
+                Ok(Some(batch)) => batch.position,
+                Ok(None) | Err(WalkError::Damaged { .. }) => bytes,
+                Err(error) => return Err(error.into()),
             };
             let from = until.saturating_sub(left);
             left -= until - from;

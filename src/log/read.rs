@@ -13,6 +13,9 @@ use super::walk::{Located, WalkError, read_payload};
 use crate::record::{decompressed_bytes_max, scan};
 use crate::types::{NO_TIMESTAMP, Offset, TimestampMs};
 
+/// A segment is looked at as a whole once; a file that somebody else writes to may be looked at again.
+const RUN_ATTEMPTS: usize = 4;
+
 impl LogRead {
     fn empty() -> Self {
         Self {
@@ -145,12 +148,13 @@ impl Log {
             return Ok(Err(found.end));
         }
         let segment = &found.segment;
-        let file = segment.log_file(&self.files)?;
-        let interval = self.index_interval();
-        let Some(first) = segment.locate(&self.files, &*file, offset, found.bytes, interval)?
-        else {
-            return Ok(Err(found.end));
+        let Some(file) = segment.existing_file(&self.files)? else {
+            return Err(LogError::Damaged {
+                first_offset: segment.base_offset,
+                next_offset: found.end,
+            });
         };
+        let interval = self.index_interval();
         let limits = RunLimits {
             bytes_max: bytes_max as u64,
             bound,
@@ -158,13 +162,25 @@ impl Log {
             segment_end: found.end,
             segment_bytes: found.bytes,
         };
-        let run = segment.run(&self.files, &*file, &first, &limits)?;
-        let below_bound = first.header.last_offset() < bound;
-        Ok(Ok(LogRead {
-            bytes: usize::try_from(run.bytes).unwrap_or(usize::MAX),
-            more: below_bound && run.next_offset < bound,
-            slice: slice_of(&*file, &run)?,
-        }))
+        for _ in 0..RUN_ATTEMPTS {
+            let first = segment.locate(&self.files, &*file, offset, found.bytes, interval)?;
+            let Some(first) = first else {
+                return Ok(Err(found.end));
+            };
+            let Some(run) = segment.run(&self.files, &*file, &first, &limits)? else {
+                continue; // damage was found: what is around it is to be looked up again
+            };
+            let below_bound = first.header.last_offset() < bound;
+            return Ok(Ok(LogRead {
+                bytes: usize::try_from(run.bytes).unwrap_or(usize::MAX),
+                more: below_bound && run.next_offset < bound,
+                slice: slice_of(&*file, &run)?,
+            }));
+        }
+        Err(LogError::Corrupt(format!(
+            "segment {} changes under its readers",
+            segment.base_offset
+        )))
     }
 
     /// Bytes in `[from, to)` as far as known without I/O (for `min_bytes`); an estimate where the tail
@@ -202,13 +218,15 @@ impl Log {
     ) -> Result<Option<TimestampOffset>, LogError> {
         self.check_usable()?;
         let start = self.log_start_offset();
-        for segment in self.segments_with_bytes() {
+        for segment in self.segments_with_bytes()? {
             segment.ensure_loaded(&self.files, self.index_interval())?;
             let largest = segment.index.lock().max_timestamp;
             if largest.is_none_or(|(largest, _)| largest < timestamp) {
                 continue;
             }
-            let from = segment.time_floor(&self.files, timestamp)?;
+            let file = segment.log_file(&self.files)?;
+            let interval = self.index_interval();
+            let from = segment.time_floor(&self.files, &*file, timestamp, interval)?;
             let from = from.unwrap_or(segment.base_offset).max(start);
             let found = self.search(&segment, from, |record, offset| {
                 record >= timestamp && offset >= start
@@ -225,7 +243,7 @@ impl Log {
         self.check_usable()?;
         let start = self.log_start_offset();
         let mut best: Option<(TimestampMs, Offset, Arc<Segment>)> = None;
-        for segment in self.segments_with_bytes() {
+        for segment in self.segments_with_bytes()? {
             segment.ensure_loaded(&self.files, self.index_interval())?;
             let mut largest = segment.index.lock().max_timestamp;
             if largest.is_some_and(|(_, offset)| offset < start) {
@@ -268,13 +286,16 @@ impl Log {
         Ok(largest)
     }
 
-    fn segments_with_bytes(&self) -> Vec<Arc<Segment>> {
-        let view = self.view.lock();
-        let segments = view.segments.iter();
-        segments
-            .filter(|segment| segment.bytes() > 0)
-            .map(Arc::clone)
-            .collect()
+    /// Those whose files are there.
+    fn segments_with_bytes(&self) -> io::Result<Vec<Arc<Segment>>> {
+        let segments = self.view.lock().segments.clone();
+        let mut found = Vec::with_capacity(segments.len());
+        for segment in segments {
+            if segment.bytes() > 0 && segment.existing_file(&self.files)?.is_some() {
+                found.push(segment);
+            }
+        }
+        Ok(found)
     }
 
     /// The first record for which `wanted(timestamp, offset)`, in batches from the one that holds `from`.
@@ -294,8 +315,14 @@ impl Log {
             {
                 continue;
             }
-            if let Some(found) = search_batch(&*file, &batch, &wanted)? {
-                return Ok(Some(found));
+            match search_batch(&*file, &batch, &wanted) {
+                Ok(Some(found)) => return Ok(Some(found)),
+                Ok(None) => {}
+                // A damaged payload: its consumer will hear of it, here the next batch will do.
+                Err(error @ LogError::Corrupt(_)) => {
+                    tracing::warn!(partition = %self.partition, %error, "search a batch by time");
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(None)

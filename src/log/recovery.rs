@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::directory::Directory;
-use super::disk::{DirectoryEntry, OpenMode, read_small_file, replace_file};
+use parking_lot::Mutex;
+
+use super::checkpoint::Offsets;
+use super::directory::{Directory, warn_of_strangers};
+use super::disk::{DirectoryEntry, DiskFile, OpenMode};
 use super::leader_epochs::LeaderEpochs;
 use super::log::{LogError, Opened};
 use super::manifest::{ManifestEntry, SegmentEntry};
 use super::names::{self, FileKind};
 use super::segment::{LogFiles, Segment};
 use super::segment_index::{Loaded, PENDING_MAX, SegmentIndex, WalkPlan};
-use super::walk::{Located, WalkError, Walker};
+use super::survey::{Damage, SurveyPlan, survey};
+use super::walk::{Located, crc_matches, header_at};
 use crate::types::{Offset, TimestampMs, TopicPartition};
-
-const EPOCHS_BYTES_MAX: u64 = 16 << 20;
 
 /// What opening a log takes.
 pub(super) struct Opening<'a> {
@@ -23,6 +25,30 @@ pub(super) struct Opening<'a> {
     pub partition: &'a TopicPartition,
     pub files: &'a LogFiles,
     pub index_interval_bytes: u64,
+    /// The high watermark counts only what is on disk.
+    pub waits_for_disk: bool,
+    pub compacted: bool,
+}
+
+/// A segment file as it was found.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    base: Offset,
+    bytes: u64,
+    /// Where the next segment begins.
+    end: Offset,
+}
+
+/// What is kept of a segment.
+#[derive(Debug)]
+struct Whole {
+    /// Offset behind its last record; `None` if it has none.
+    end: Option<Offset>,
+    bytes: u64,
+    index: SegmentIndex,
+    damage: Option<Arc<[Damage]>>,
+    /// Why the rest is cut off, with all that follows.
+    cut: Option<String>,
 }
 
 impl Opening<'_> {
@@ -40,7 +66,8 @@ impl Opening<'_> {
             Err(error) => return Err(error.into()),
         };
         let now_ms = self.directory.clock.wall_ms();
-        let found = self.segments(&entries)?;
+        warn_of_strangers(&self.files.path, &entries);
+        let found = self.without_strays(self.segments(&entries)?)?;
         if found.is_empty() {
             let log_start = self.directory.log_start(self.partition).unwrap_or(0);
             return Ok(Opened {
@@ -75,20 +102,21 @@ impl Opening<'_> {
                 return None;
             }
         }
-        let segments = entry.segments.iter();
+        let mut segments = Vec::with_capacity(entry.segments.len());
+        for (number, found) in entry.segments.iter().enumerate() {
+            let next = entry.segments.get(number + 1);
+            let end = next.map_or(entry.log_end, |next| next.base_offset);
+            let segment = self.unloaded(found.base_offset, now_ms, found.bytes, end);
+            if let Some(largest) = found.largest_timestamp {
+                segment.note_timestamp(largest);
+            }
+            segments.push(segment);
+        }
         Some(Opened {
             on_disk: true,
             log_start: entry.log_start,
             log_end: entry.log_end,
-            segments: segments
-                .map(|entry| {
-                    let segment = Segment::unloaded(entry.base_offset, now_ms, entry.bytes);
-                    if let Some(largest) = entry.largest_timestamp {
-                        segment.note_timestamp(largest);
-                    }
-                    Arc::new(segment)
-                })
-                .collect(),
+            segments,
             epochs: entry.epochs,
             looked_at: false,
         })
@@ -96,7 +124,10 @@ impl Opening<'_> {
 
     /// Base offsets and bytes of the segment files. What is left of deletions goes.
     fn segments(&self, entries: &[DirectoryEntry]) -> Result<Vec<(Offset, u64)>, LogError> {
-        let parsed = |entry: &DirectoryEntry| names::parse_segment_file(&entry.name);
+        let parsed = |entry: &DirectoryEntry| match entry.is_directory {
+            true => None,
+            false => names::parse_segment_file(&entry.name),
+        };
         let segments: BTreeMap<Offset, u64> = entries
             .iter()
             .filter_map(|entry| match parsed(entry)? {
@@ -130,36 +161,36 @@ impl Opening<'_> {
         let mut segments = Vec::new();
         let mut log_end = 0;
         for (number, &(base, bytes)) in found.iter().enumerate() {
-            if number + 1 < found.len() || bytes == 0 {
-                segments.push(Arc::new(Segment::unloaded(base, now_ms, bytes)));
-                log_end = base;
+            if let Some(&(next, _)) = found.get(number + 1) {
+                segments.push(self.unloaded(base, now_ms, bytes, next));
                 continue;
             }
-            let loaded = self.walk(base, bytes, Offset::MAX, false)?;
+            log_end = base;
+            if bytes == 0 {
+                segments.push(self.unloaded(base, now_ms, bytes, base));
+                continue;
+            }
+            let loaded = self.load(&self.plan(base, bytes, Offset::MAX, false))?;
             if loaded.damage.is_some() {
                 return Ok(None);
             }
             log_end = loaded.last.map_or(base, |last| last.last_offset() + 1);
-            segments.push(Arc::new(Segment::with_index(
-                base,
-                now_ms,
-                bytes,
-                loaded.index,
-            )));
+            let findings = &self.files.findings;
+            let segment = Segment::found(base, now_ms, (bytes, log_end), findings);
+            segments.push(Arc::new(segment.with(loaded.index)));
         }
         let epochs = self.epochs(&segments, log_end)?;
         Ok(Some(self.opened(segments, log_end, epochs)))
     }
 
-    /// Checks all that is past the recovery point, and cuts at the first bad batch.
+    /// Checks all that is past the recovery point. A crash leaves a tail that is cut at its first bad
+    /// batch; damage to what was on disk before is gone around.
     fn recovering(&self, found: &[(Offset, u64)], now_ms: TimestampMs) -> Result<Opened, LogError> {
-        let recovery_point = self
-            .directory
-            .recovery_points
-            .lock()
-            .get(self.partition)
-            .copied()
-            .unwrap_or(0);
+        let known = |offsets: &Mutex<Offsets>| offsets.lock().get(self.partition).copied();
+        let recovery_point = known(&self.directory.recovery_points).unwrap_or(0);
+        // Where consumers see only what is on disk, all that they could see is.
+        let seen = known(&self.directory.high_watermarks).filter(|_| self.waits_for_disk);
+        let on_disk_below = recovery_point.max(seen.unwrap_or(0));
         let log_start = self.directory.log_start(self.partition).unwrap_or(0);
         let mut segments: Vec<Arc<Segment>> = Vec::new();
         let mut checked = Vec::new();
@@ -167,32 +198,35 @@ impl Opening<'_> {
         for (number, &(base, bytes)) in found.iter().enumerate() {
             let next = found.get(number + 1).map(|&(next, _)| next);
             // What is below the log's start is on its way out.
-            if next.is_some_and(|next| next <= recovery_point.max(log_start)) {
-                segments.push(Arc::new(Segment::unloaded(base, now_ms, bytes)));
-                log_end = next.unwrap_or(base);
+            if let Some(next) = next.filter(|&next| next <= recovery_point.max(log_start)) {
+                segments.push(self.unloaded(base, now_ms, bytes, next));
+                log_end = next;
                 continue;
             }
-            let loaded = self.walk(base, bytes, recovery_point, true)?;
-            let damage = loaded.damage.clone().or_else(|| {
-                // A segment that begins inside the one before is not the log's.
-                (base < log_end).then(|| format!("segment {base} begins before offset {log_end}"))
-            });
-            if base >= log_end {
-                log_end = loaded.last.map_or(base, |last| last.last_offset() + 1);
-                let kept = loaded.bytes;
-                segments.push(Arc::new(Segment::with_index(
-                    base,
-                    now_ms,
-                    kept,
-                    loaded.index,
-                )));
-                checked.push(base);
-            }
-            if let Some(reason) = damage {
+            let rest = found.get(number + 1..).unwrap_or(&[]);
+            let extent = Extent {
+                base,
+                bytes,
+                end: next.unwrap_or(Offset::MAX),
+            };
+            let whole = self.check_segment(extent, rest, recovery_point, on_disk_below)?;
+            log_end = whole.end.unwrap_or(base);
+            let extent = (whole.bytes, next.unwrap_or(log_end).max(log_end));
+            let findings = &self.files.findings;
+            let segment = Segment::found(base, now_ms, extent, findings).with(whole.index);
+            segments.push(Arc::new(segment.surveyed(whole.damage)));
+            checked.push(base);
+            if let Some(reason) = whole.cut {
                 let rest = found.get(number..).unwrap_or(&[]);
                 self.cut(rest, segments.last(), &reason, log_end)?;
                 break;
             }
+        }
+        if log_end < on_disk_below {
+            tracing::error!(
+                partition = %self.partition, log_end, on_disk_below,
+                "the end of a log is lost: records that were on disk are not there"
+            );
         }
         if let Err(error) = self.finish_indexes(&segments, &checked) {
             self.not_written("write the indexes", error)?;
@@ -205,24 +239,183 @@ impl Opening<'_> {
         Ok(opened)
     }
 
-    fn walk(
+    fn unloaded(
+        &self,
+        base_offset: Offset,
+        now_ms: TimestampMs,
+        bytes: u64,
+        end: Offset,
+    ) -> Arc<Segment> {
+        let findings = &self.files.findings;
+        Arc::new(Segment::found(base_offset, now_ms, (bytes, end), findings))
+    }
+
+    /// Walks a segment that a crash may have left unfinished, and decides what of it is kept.
+    fn check_segment(
+        &self,
+        extent: Extent,
+        rest: &[(Offset, u64)],
+        recovery_point: Offset,
+        on_disk_below: Offset,
+    ) -> Result<Whole, LogError> {
+        let Extent { base, bytes, end } = extent;
+        let mut plan = self.plan(base, bytes, recovery_point, true);
+        let loaded = self.load(&plan)?;
+        let overruns = loaded.last.is_some_and(|last| last.last_offset() >= end);
+        // Appended offsets have no gaps. Only compaction makes some, and not at the end.
+        let dense_end = end == Offset::MAX && !self.compacted;
+        let gap = dense_end && loaded.gap_before_last;
+        if loaded.damage.is_none() && !overruns && !gap {
+            return Ok(Whole {
+                end: loaded.last.map(|last| last.last_offset() + 1),
+                bytes,
+                index: loaded.index,
+                damage: None,
+                cut: None,
+            });
+        }
+        let file = self.log_file(base)?;
+        let survey_plan = SurveyPlan {
+            base_offset: base,
+            bytes,
+            end_offset: end,
+            dense_end,
+        };
+        let found = survey(&*file, survey_plan, &mut |_| Ok(()))?;
+        let last = found.last.map(|last| last.position);
+        let mut damage = found.damage;
+        let mut cut = None;
+        for (number, place) in damage.iter_mut().enumerate() {
+            let behind = last.is_some_and(|last| last > place.start) || self.any_batch(rest)?;
+            if place.first_offset >= on_disk_below && (!behind || place.unwritten) {
+                cut = Some((number, place.reason.clone()));
+                break;
+            }
+            if place.end == bytes && end == Offset::MAX {
+                place.next_offset = on_disk_below.max(place.next_offset);
+            }
+        }
+        if let Some((number, _)) = &cut {
+            plan.bytes = damage[*number].start;
+            damage.truncate(*number);
+        }
+        for place in &damage {
+            self.files.findings.tell(base, place);
+        }
+        let lost_end = damage.last().filter(|place| place.end == plan.bytes);
+        let lost_end = lost_end.map(|place| place.next_offset);
+        let damage: Arc<[Damage]> = damage.into();
+        plan.damage = Some(Arc::clone(&damage));
+        let loaded = self.load(&plan)?;
+        let whole_end = loaded.last.map(|last| last.last_offset() + 1);
+        Ok(Whole {
+            end: lost_end.max(whole_end),
+            bytes: plan.bytes,
+            index: loaded.index,
+            damage: Some(damage),
+            cut: cut.map(|(_, reason)| reason),
+        })
+    }
+
+    /// Whether any of these segments begins with a whole batch.
+    fn any_batch(&self, segments: &[(Offset, u64)]) -> Result<bool, LogError> {
+        let mut buffer = Vec::new();
+        for &(base, bytes) in segments.iter().filter(|(_, bytes)| *bytes > 0) {
+            let file = self.log_file(base)?;
+            if let Some(header) = header_at(&*file, 0, bytes)? {
+                let batch = Located {
+                    header,
+                    position: 0,
+                };
+                if header.base_offset >= base && crc_matches(&*file, &batch, &mut buffer)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Leaves out segment files that the one before makes impossible: somebody put them there. They
+    /// get another name and stay.
+    fn without_strays(&self, found: Vec<(Offset, u64)>) -> Result<Vec<(Offset, u64)>, LogError> {
+        let mut kept: Vec<(Offset, u64)> = Vec::new();
+        for (base, bytes) in found {
+            if let Some(&(before, before_bytes)) = kept.last()
+                && self.is_stray(base, bytes, before, before_bytes)?
+            {
+                tracing::warn!(partition = %self.partition, base, bytes, "a stray segment file is put aside");
+                let from = self.files.path_of(base, FileKind::Log);
+                let mut to = from.clone().into_os_string();
+                to.push(names::STRAY_FILE_SUFFIX);
+                self.written(self.directory.disk.rename(&from, to.as_ref()))?;
+                continue;
+            }
+            kept.push((base, bytes));
+        }
+        Ok(kept)
+    }
+
+    fn is_stray(
+        &self,
+        base: Offset,
+        bytes: u64,
+        before: Offset,
+        before_bytes: u64,
+    ) -> Result<bool, LogError> {
+        let first = header_at(&*self.log_file(base)?, 0, bytes)?;
+        if first.is_some_and(|first| first.base_offset >= base) {
+            return Ok(false);
+        }
+        // It may be damaged, or never have been a part of this log.
+        let plan = SurveyPlan {
+            base_offset: before,
+            bytes: before_bytes,
+            end_offset: Offset::MAX,
+            dense_end: false,
+        };
+        let before = survey(&*self.log_file(before)?, plan, &mut |_| Ok(()))?;
+        Ok(before
+            .last
+            .is_some_and(|last| last.header.last_offset() >= base))
+    }
+
+    fn log_file(&self, base_offset: Offset) -> io::Result<Arc<dyn DiskFile>> {
+        self.files.open(base_offset, FileKind::Log, OpenMode::Write)
+    }
+
+    fn plan(
         &self,
         base_offset: Offset,
         bytes: u64,
         trusted_below: Offset,
         check_crc: bool,
-    ) -> Result<Loaded, LogError> {
-        let file = self
-            .files
-            .open(base_offset, FileKind::Log, OpenMode::Write)?;
-        let plan = WalkPlan {
+    ) -> WalkPlan {
+        WalkPlan {
             base_offset,
             bytes,
             index_interval_bytes: self.index_interval_bytes,
             trusted_below,
             check_crc,
-        };
-        Ok(SegmentIndex::load(self.files, &*file, &plan)?)
+            damage: None,
+        }
+    }
+
+    fn load(&self, plan: &WalkPlan) -> Result<Loaded, LogError> {
+        let file = self.log_file(plan.base_offset)?;
+        Ok(SegmentIndex::load(self.files, &*file, plan)?)
+    }
+
+    /// A write that the disk fails takes the directory offline; a read that it fails costs only this log.
+    fn written<T>(&self, result: io::Result<T>) -> Result<T, LogError> {
+        result.map_err(|error| self.directory.failed_write("recover a log", error))
+    }
+
+    /// What the batches tell again need not be on disk: a full one is no reason not to serve the log.
+    pub(super) fn not_written(&self, what: &str, error: io::Error) -> Result<(), LogError> {
+        match self.directory.failed_write(what, error) {
+            LogError::Full(_) => Ok(()),
+            error => Err(error),
+        }
     }
 
     /// Removes everything behind the last whole batch: the rest of its segment and all later ones.
@@ -239,12 +432,13 @@ impl Opening<'_> {
             match kept.filter(|segment| segment.base_offset == base) {
                 Some(segment) => {
                     bytes_lost += bytes - segment.bytes();
-                    segment.log_file(self.files)?.truncate(segment.bytes())?;
+                    let file = segment.log_file(self.files)?;
+                    self.written(file.truncate(segment.bytes()))?;
                 }
                 None => {
                     bytes_lost += bytes;
                     segments_lost += 1;
-                    self.files.remove_segment(base)?;
+                    self.written(self.files.remove_segment(base))?;
                 }
             }
         }
@@ -263,14 +457,18 @@ impl Opening<'_> {
         active.write_index(self.files, PENDING_MAX)?;
         for segment in closed {
             if checked.contains(&segment.base_offset) {
-                segment.finish_index(self.files)?;
-                for kind in [FileKind::OffsetIndex, FileKind::TimeIndex] {
-                    let file = self
-                        .files
-                        .open(segment.base_offset, kind, OpenMode::Write)?;
-                    file.sync()?;
-                }
+                self.finish_index(segment)?;
             }
+        }
+        Ok(())
+    }
+
+    fn finish_index(&self, segment: &Segment) -> io::Result<()> {
+        segment.finish_index(self.files)?;
+        for kind in [FileKind::OffsetIndex, FileKind::TimeIndex] {
+            self.files
+                .open(segment.base_offset, kind, OpenMode::Write)?
+                .sync()?;
         }
         Ok(())
     }
@@ -278,13 +476,11 @@ impl Opening<'_> {
     /// What was found is made durable before anyone counts on it.
     fn sync(&self, checked: &[Offset]) -> Result<(), LogError> {
         for &base_offset in checked {
-            self.files
-                .open(base_offset, FileKind::Log, OpenMode::Write)?
-                .sync()?;
+            self.written(self.log_file(base_offset)?.sync())?;
         }
-        self.directory.disk.sync_directory(&self.files.path)?;
-        self.directory.disk.sync_directory(&self.directory.path)?;
-        Ok(())
+        let disk = &*self.directory.disk;
+        self.written(disk.sync_directory(&self.files.path))?;
+        self.written(disk.sync_directory(&self.directory.path))
     }
 
     fn remove_snapshots_past(&self, log_end: Offset) -> Result<(), LogError> {
@@ -294,7 +490,7 @@ impl Opening<'_> {
                 && offset > log_end
             {
                 let path = self.files.path_of(offset, FileKind::ProducerSnapshot);
-                self.directory.disk.remove_file(&path)?;
+                self.written(self.directory.disk.remove_file(&path))?;
             }
         }
         Ok(())
@@ -321,95 +517,5 @@ impl Opening<'_> {
             epochs,
             looked_at: true,
         }
-    }
-
-    /// The checkpoint file as far as it goes; what it lacks is read from the batches.
-    fn epochs(&self, segments: &[Arc<Segment>], log_end: Offset) -> Result<LeaderEpochs, LogError> {
-        let path = self.files.path.join(names::LEADER_EPOCH_CHECKPOINT);
-        let content = read_small_file(&*self.directory.disk, &path, EPOCHS_BYTES_MAX).ok();
-        let read =
-            content.and_then(|bytes| LeaderEpochs::from_text(std::str::from_utf8(&bytes).ok()?));
-        let whole = read.is_some();
-        let mut epochs = read.unwrap_or_default();
-        epochs.truncate_from_end(log_end);
-        let before = epochs.clone();
-        // The epoch of the newest entry and of all batches behind it are known; look there.
-        let from = epochs.entries().last().map_or(0, |&(_, start)| start);
-        let with_bytes: Vec<_> = segments
-            .iter()
-            .filter(|segment| segment.bytes() > 0)
-            .collect();
-        for (number, segment) in with_bytes.iter().enumerate() {
-            let next = with_bytes.get(number + 1);
-            if next.is_some_and(|next| next.base_offset <= from) {
-                continue;
-            }
-            let first = self.first_epoch(segment)?;
-            if let Some(first) = first
-                && epochs.latest().is_none_or(|latest| first > latest)
-            {
-                epochs.assign(first, segment.base_offset);
-            }
-            let last = match next {
-                Some(next) => self.first_epoch(next)?,
-                None => self.last_epoch(segment)?,
-            };
-            if first == epochs.latest() && first == last && first.is_some() {
-                continue; // epochs never go down: none begins in here
-            }
-            let file = segment.log_file(self.files)?;
-            let mut walker = Walker::new(&*file, 0, segment.bytes(), segment.base_offset);
-            while let Some(batch) = walk_on(&mut walker)? {
-                let header = batch.header;
-                if epochs
-                    .latest()
-                    .is_none_or(|latest| header.partition_leader_epoch > latest)
-                {
-                    epochs.assign(header.partition_leader_epoch, header.base_offset);
-                }
-            }
-        }
-        if !whole || epochs != before {
-            let text = epochs.to_text();
-            if let Err(error) = replace_file(&*self.directory.disk, &path, text.as_bytes(), false) {
-                self.not_written("write the leader epochs", error)?;
-            }
-        }
-        Ok(epochs)
-    }
-
-    /// What the batches tell again need not be on disk: a full one is no reason not to serve the log.
-    fn not_written(&self, what: &str, error: io::Error) -> Result<(), LogError> {
-        match self.directory.failed_write(what, error) {
-            LogError::Full(_) => Ok(()),
-            error => Err(error),
-        }
-    }
-
-    fn first_epoch(&self, segment: &Segment) -> Result<Option<i32>, LogError> {
-        let file = segment.log_file(self.files)?;
-        let mut walker = Walker::new(&*file, 0, segment.bytes(), segment.base_offset);
-        Ok(walk_on(&mut walker)?.map(|batch| batch.header.partition_leader_epoch))
-    }
-
-    fn last_epoch(&self, segment: &Segment) -> Result<Option<i32>, LogError> {
-        let file = segment.log_file(self.files)?;
-        let bytes = segment.bytes();
-        segment.ensure_loaded(self.files, self.index_interval_bytes)?;
-        let mut walker = segment.walk_from_position(self.files, &*file, bytes, bytes)?;
-        let mut epoch = None;
-        while let Some(batch) = walk_on(&mut walker)? {
-            epoch = Some(batch.header.partition_leader_epoch);
-        }
-        Ok(epoch)
-    }
-}
-
-/// Damage below the recovery point ends the walk: what is behind it is not known, and not cut.
-fn walk_on(walker: &mut Walker<'_>) -> Result<Option<Located>, LogError> {
-    match walker.next() {
-        Ok(batch) => Ok(batch),
-        Err(WalkError::Bad { .. }) => Ok(None),
-        Err(WalkError::Io(error)) => Err(error.into()),
     }
 }

@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::checked::Ranges;
 use super::disk::{Disk, DiskFile, OpenMode, with_suffix};
 use super::files::{FileKey, FilePool};
 use super::index::{self, IndexEntry, OffsetEntry, TimeEntry};
 use super::names::{self, FileKind};
 use super::segment_index::{PENDING_MAX, SegmentIndex, WalkPlan, last_in_file};
-use super::walk::{Located, WalkError, Walker};
-use crate::types::{Offset, TimestampMs};
+use super::survey::Damage;
+use super::walk::WalkError;
+use crate::types::{Offset, TimestampMs, TopicPartition};
 
 /// Where the files of one log are.
 #[derive(Debug)]
@@ -23,6 +25,28 @@ pub(crate) struct LogFiles {
     pub path: PathBuf,
     pub disk: Arc<dyn Disk>,
     pub pool: Arc<FilePool>,
+    pub findings: Arc<Findings>,
+}
+
+/// Who hears of damage.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    pub partition: TopicPartition,
+    /// Damaged places found since the start, in all logs.
+    pub total: Arc<AtomicU64>,
+}
+
+impl Findings {
+    /// Counts and tells what was not known before.
+    pub(crate) fn tell(&self, segment: Offset, damage: &Damage) {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(
+            partition = %self.partition, segment, position = damage.start,
+            bytes = damage.end - damage.start, first_offset = damage.first_offset,
+            next_offset = damage.next_offset, reason = damage.reason,
+            "a log is damaged; what lies around it is served"
+        );
+    }
 }
 
 impl LogFiles {
@@ -93,9 +117,24 @@ pub(crate) struct Segment {
     bytes: AtomicU64,
     /// What the time index's end, the manifest or the file's time said, while the index is not loaded.
     noted_timestamp: AtomicI64,
+    /// Offset behind the last batch, or where the next segment begins; [`Offset::MAX`] if not known.
+    end_offset: AtomicI64,
     pub index: Mutex<SegmentIndex>,
+    pub(super) checked: Mutex<Checked>,
+    pub(super) findings: Arc<Findings>,
     /// Held by the one who writes index entries.
     writing_index: Mutex<()>,
+    /// Held by the one who looks at the whole segment.
+    pub(super) surveying: Mutex<()>,
+}
+
+/// What is known of the batches on disk. What this process wrote it believes.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    /// Where each header agrees with the next. Damage is in none of them.
+    pub ranges: Ranges,
+    /// `None` until somebody looked at the whole segment.
+    pub damage: Option<Arc<[Damage]>>,
 }
 
 /// A run of whole batches.
@@ -122,38 +161,69 @@ pub(crate) struct RunLimits {
 
 impl Segment {
     /// A segment without a file yet.
-    pub(crate) fn new(base_offset: Offset, created_ms: TimestampMs) -> Self {
-        Self::with_index(base_offset, created_ms, 0, SegmentIndex::empty())
-    }
-
-    /// A segment on disk whose index is looked at when it is needed.
-    pub(crate) fn unloaded(base_offset: Offset, created_ms: TimestampMs, bytes: u64) -> Self {
-        Self::with_index(base_offset, created_ms, bytes, SegmentIndex::default())
-    }
-
-    pub(crate) fn with_index(
+    pub(crate) fn new(
         base_offset: Offset,
         created_ms: TimestampMs,
-        bytes: u64,
-        index: SegmentIndex,
+        findings: &Arc<Findings>,
     ) -> Self {
+        let (bytes, end) = (0, base_offset);
+        Self::found(base_offset, created_ms, (bytes, end), findings).with(SegmentIndex::empty())
+    }
+
+    /// A segment on disk whose index is looked at when it is needed; `extent` is its bytes and the
+    /// offset at which it ends.
+    pub(crate) fn found(
+        base_offset: Offset,
+        created_ms: TimestampMs,
+        extent: (u64, Offset),
+        findings: &Arc<Findings>,
+    ) -> Self {
+        let (bytes, end_offset) = extent;
         Self {
             base_offset,
             created_ms,
             bytes: AtomicU64::new(bytes),
             noted_timestamp: AtomicI64::new(NOTHING_NOTED),
-            index: Mutex::new(index),
+            end_offset: AtomicI64::new(end_offset),
+            index: Mutex::new(SegmentIndex::default()),
+            checked: Mutex::new(Checked {
+                ranges: Ranges::from(bytes),
+                damage: None,
+            }),
+            findings: Arc::clone(findings),
             writing_index: Mutex::new(()),
+            surveying: Mutex::new(()),
         }
+    }
+
+    pub(crate) fn with(self, index: SegmentIndex) -> Self {
+        *self.index.lock() = index;
+        self
+    }
+
+    /// With what a look at the whole segment has found (and told of).
+    pub(crate) fn surveyed(self, damage: Option<Arc<[Damage]>>) -> Self {
+        self.checked.lock().damage = damage;
+        self
     }
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Publishes bytes that are written.
-    pub(crate) fn set_bytes(&self, bytes: u64) {
+    /// Publishes bytes that are written, and the offset behind them.
+    pub(crate) fn set_bytes(&self, bytes: u64, end_offset: Offset) {
+        self.end_offset.store(end_offset, Ordering::Release);
         self.bytes.store(bytes, Ordering::Release);
+    }
+
+    pub(crate) fn end_offset(&self) -> Offset {
+        self.end_offset.load(Ordering::Acquire)
+    }
+
+    /// `None` until somebody looked at the whole segment.
+    pub(crate) fn damage(&self) -> Option<Arc<[Damage]>> {
+        self.checked.lock().damage.clone()
     }
 
     pub(crate) fn log_file(&self, files: &LogFiles) -> io::Result<Arc<dyn DiskFile>> {
@@ -187,6 +257,10 @@ impl Segment {
         interval: u64,
         believed: &RangeInclusive<TimestampMs>,
     ) -> Result<TimestampMs, WalkError> {
+        if self.existing_file(files)?.is_none() {
+            // Nothing is kept by keeping it.
+            return Ok(self.known_timestamp().unwrap_or(0));
+        }
         if !self.index.lock().loaded {
             let noted = match self.noted_timestamp.load(Ordering::Relaxed) {
                 NOTHING_NOTED => self.timestamp_at_end(files)?,
@@ -241,14 +315,19 @@ impl Segment {
 
     fn load(&self, files: &LogFiles, index_interval_bytes: u64) -> Result<(), WalkError> {
         let file = self.log_file(files)?;
-        let plan = WalkPlan {
+        let mut plan = WalkPlan {
             base_offset: self.base_offset,
             bytes: self.bytes(),
             index_interval_bytes,
             trusted_below: Offset::MAX,
             check_crc: false,
+            damage: self.damage(),
         };
-        let loaded = SegmentIndex::load(files, &*file, &plan)?;
+        let mut loaded = SegmentIndex::load(files, &*file, &plan)?;
+        if loaded.damage.is_some() {
+            plan.damage = self.survey(&*file)?;
+            loaded = SegmentIndex::load(files, &*file, &plan)?;
+        }
         if let Some(reason) = loaded.damage {
             return Err(WalkError::Bad {
                 position: loaded.bytes,
@@ -268,7 +347,7 @@ impl Segment {
     }
 
     /// Forgets the index and makes it anew from the batches.
-    fn rebuild(&self, files: &LogFiles, interval: u64) -> Result<(), WalkError> {
+    pub(super) fn rebuild(&self, files: &LogFiles, interval: u64) -> Result<(), WalkError> {
         tracing::warn!(
             directory = %files.path.display(), base_offset = self.base_offset,
             "the index of a segment contradicts its batches and is made anew"
@@ -340,7 +419,7 @@ impl Segment {
     }
 
     /// The last offset entry for which `holds`.
-    fn last_offset_entry(
+    pub(super) fn last_offset_entry(
         &self,
         files: &LogFiles,
         holds: &dyn Fn(&OffsetEntry) -> bool,
@@ -358,158 +437,5 @@ impl Segment {
         }
         let file = files.open(self.base_offset, FileKind::OffsetIndex, OpenMode::Write)?;
         last_in_file(&*file, count, holds)
-    }
-
-    /// The last time entry at or before `timestamp`, as an offset.
-    pub(crate) fn time_floor(
-        &self,
-        files: &LogFiles,
-        timestamp: TimestampMs,
-    ) -> io::Result<Option<Offset>> {
-        let holds = |entry: &TimeEntry| entry.timestamp <= timestamp;
-        let absolute = |entry: TimeEntry| index::absolute(self.base_offset, entry.relative_offset);
-        let count = {
-            let index = self.index.lock();
-            let after = index.times.partition_point(holds);
-            if let Some(found) = after.checked_sub(1).and_then(|at| index.times.get(at)) {
-                return Ok(absolute(*found));
-            }
-            index.times_on_disk
-        };
-        if count == 0 {
-            return Ok(None);
-        }
-        let file = files.open(self.base_offset, FileKind::TimeIndex, OpenMode::Write)?;
-        Ok(last_in_file(&*file, count, &holds)?.and_then(absolute))
-    }
-
-    /// A walker that stands on a batch at or before the one that holds `offset`.
-    pub(crate) fn walk_from<'a>(
-        &self,
-        files: &LogFiles,
-        file: &'a dyn DiskFile,
-        offset: Offset,
-        bytes: u64,
-        interval: u64,
-    ) -> Result<Walker<'a>, WalkError> {
-        self.ensure_loaded(files, interval)?;
-        let relative = offset.saturating_sub(self.base_offset).max(0);
-        let holds = |entry: &OffsetEntry| i64::from(entry.relative_offset) <= relative;
-        for attempt in 0..2 {
-            let entry = self.last_offset_entry(files, &holds)?;
-            let Some(entry) = entry.filter(|entry| u64::from(entry.position) < bytes) else {
-                break;
-            };
-            let position = u64::from(entry.position);
-            let mut walker = Walker::new(file, position, bytes, self.base_offset);
-            let first = walker.next();
-            let agrees = matches!(
-                &first,
-                Ok(Some(batch)) if index::relative(self.base_offset, batch.header.last_offset())
-                    == Some(entry.relative_offset)
-            );
-            if agrees {
-                return Ok(Walker::new(file, position, bytes, self.base_offset));
-            }
-            if attempt == 0 {
-                self.rebuild(files, interval)?;
-            }
-        }
-        Ok(Walker::new(file, 0, bytes, self.base_offset))
-    }
-
-    /// A walker up to `end` that stands on the first batch at or before `position` that an entry names.
-    pub(crate) fn walk_from_position<'a>(
-        &self,
-        files: &LogFiles,
-        file: &'a dyn DiskFile,
-        position: u64,
-        end: u64,
-    ) -> Result<Walker<'a>, WalkError> {
-        let entry =
-            self.last_offset_entry(files, &|entry| u64::from(entry.position) <= position)?;
-        let start = entry.map_or(0, |entry| u64::from(entry.position));
-        Ok(Walker::new(file, start, end, self.base_offset))
-    }
-
-    /// The batch that holds `offset`, or the first behind it. `None` past the last.
-    pub(crate) fn locate(
-        &self,
-        files: &LogFiles,
-        file: &dyn DiskFile,
-        offset: Offset,
-        bytes: u64,
-        interval: u64,
-    ) -> Result<Option<Located>, WalkError> {
-        let mut walker = self.walk_from(files, file, offset, bytes, interval)?;
-        while let Some(batch) = walker.next()? {
-            if batch.header.last_offset() >= offset {
-                return Ok(Some(batch));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whole batches from `first` on, within the limits. Zero bytes if not even the first fits.
-    pub(crate) fn run(
-        &self,
-        files: &LogFiles,
-        file: &dyn DiskFile,
-        first: &Located,
-        limits: &RunLimits,
-    ) -> Result<Run, WalkError> {
-        let position = first.position;
-        let mut run = Run {
-            position,
-            bytes: 0,
-            next_offset: first.header.base_offset,
-        };
-        if first.header.last_offset() >= limits.bound {
-            return Ok(run);
-        }
-        let rest = limits.segment_bytes.saturating_sub(position);
-        if limits.bound >= limits.segment_end && rest <= limits.bytes_max {
-            run.bytes = rest;
-            run.next_offset = limits.segment_end;
-            return Ok(run);
-        }
-        if first.header.total_bytes() as u64 > limits.bytes_max {
-            if limits.at_least_one {
-                run.bytes = first.header.total_bytes() as u64;
-                run.next_offset = first.header.last_offset() + 1;
-            }
-            return Ok(run);
-        }
-        let end_max = position.saturating_add(limits.bytes_max);
-        let bound = limits.bound.saturating_sub(self.base_offset);
-        let entry = self.last_offset_entry(files, &|entry| {
-            u64::from(entry.position) <= end_max && i64::from(entry.relative_offset) < bound
-        })?;
-        let start = entry
-            .map(|entry| u64::from(entry.position))
-            .filter(|&start| start > position && start < limits.segment_bytes)
-            .unwrap_or(position);
-        let mut walker = Walker::new(file, start, limits.segment_bytes, self.base_offset);
-        run.bytes = start - position;
-        loop {
-            let batch = match walker.next() {
-                Ok(Some(batch)) => batch,
-                Ok(None) => break,
-                // A jump by a wrong index entry: walk from where the batches are known.
-                Err(WalkError::Bad { .. }) if start > position && run.bytes == start - position => {
-                    walker = Walker::new(file, position, limits.segment_bytes, self.base_offset);
-                    run.bytes = 0;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            run.next_offset = run.next_offset.max(batch.header.base_offset);
-            if batch.end() > end_max || batch.header.last_offset() >= limits.bound {
-                break;
-            }
-            run.bytes = batch.end() - position;
-            run.next_offset = batch.header.last_offset() + 1;
-        }
-        Ok(run)
     }
 }

@@ -1,6 +1,7 @@
 //! The index of one segment: entries in its two files, the newest ones still in memory.
 
 use std::io;
+use std::sync::Arc;
 
 use super::disk::{DiskFile, OpenMode};
 use super::index::{
@@ -8,6 +9,7 @@ use super::index::{
 };
 use super::names::FileKind;
 use super::segment::LogFiles;
+use super::survey::Damage;
 use super::walk::{Located, WalkError, Walker, crc_matches};
 use crate::record::{BATCH_HEADER_BYTES, BatchHeader};
 use crate::types::{NO_TIMESTAMP, Offset, TimestampMs};
@@ -43,12 +45,14 @@ pub(crate) struct Loaded {
     /// Position behind the last good batch.
     pub bytes: u64,
     pub last: Option<BatchHeader>,
+    /// Offsets are missing before the last batch.
+    pub gap_before_last: bool,
     /// Why the walk ended before the end of the file.
     pub damage: Option<String>,
 }
 
 /// How a segment is walked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct WalkPlan {
     pub base_offset: Offset,
     /// Bytes of the file.
@@ -58,6 +62,8 @@ pub(crate) struct WalkPlan {
     pub trusted_below: Offset,
     /// Whether the CRC of batches past the last believed entry is checked.
     pub check_crc: bool,
+    /// What is known to be damaged and walked around.
+    pub damage: Option<Arc<[Damage]>>,
 }
 
 impl SegmentIndex {
@@ -238,17 +244,20 @@ fn continue_walk(
     };
     let mut time_entry_seen = last_time.is_none();
     let mut offset_entry_seen = last_entry.is_none();
-    let mut walker = Walker::new(file, u64::from(start), plan.bytes, plan.base_offset);
+    let mut walker = Walker::new(file, u64::from(start), plan.bytes, plan.base_offset)
+        .around(plan.damage.clone());
     let mut last = None;
     let mut bytes = u64::from(start);
     let mut damage = None;
+    let mut gap_before_last = false;
+    let mut next_offset = (start == 0).then_some(plan.base_offset);
     loop {
         let batch = match walker.next() {
             Ok(Some(batch)) => batch,
             Ok(None) => break,
             Err(WalkError::Io(error)) => return Err(error),
-            Err(WalkError::Bad { reason, .. }) => {
-                damage = Some(reason);
+            Err(error) => {
+                damage = Some(error.to_string());
                 break;
             }
         };
@@ -283,6 +292,8 @@ fn continue_walk(
             }
             _ => index.add(plan.base_offset, &batch, plan.index_interval_bytes),
         }
+        gap_before_last = next_offset.is_some_and(|next| next != batch.header.base_offset);
+        next_offset = Some(offset + 1);
         bytes = batch.end();
         last = Some(batch.header);
     }
@@ -292,6 +303,7 @@ fn continue_walk(
             index,
             bytes,
             last,
+            gap_before_last,
             damage,
         }));
     }
@@ -299,16 +311,17 @@ fn continue_walk(
         index,
         bytes,
         last,
+        gap_before_last,
         damage,
     }))
 }
 
 fn first_timestamp(file: &dyn DiskFile, plan: &WalkPlan) -> io::Result<Option<TimestampMs>> {
-    let first = Walker::new(file, 0, plan.bytes, plan.base_offset).next();
-    match first {
+    let mut walker = Walker::new(file, 0, plan.bytes, plan.base_offset).around(plan.damage.clone());
+    match walker.next() {
         Ok(batch) => Ok(batch.map(|batch| batch.header.max_timestamp)),
         Err(WalkError::Io(error)) => Err(error),
-        Err(WalkError::Bad { .. }) => Ok(None),
+        Err(_) => Ok(None),
     }
 }
 

@@ -269,7 +269,8 @@ impl Replicas {
         for found in self.shared.logs.on_disk() {
             let partition = &found.partition;
             let is_known = image.topics.get(&partition.topic).is_some_and(|topic| {
-                found.topic_id.is_none_or(|id| id == topic.id)
+                let same = |id: TopicId| id == topic.id || id.is_damaged(topic.id);
+                found.topic_id.is_none_or(same)
                     && usize::try_from(partition.partition)
                         .is_ok_and(|index| index < topic.partitions.len())
             });

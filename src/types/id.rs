@@ -41,6 +41,13 @@ impl TopicId {
     /// What a request or response without a topic id carries.
     pub const ZERO: Self = Self([0; 16]);
 
+    /// True if the two are the same but for one character as it is written. Ids are random: those of two
+    /// topics are never so near, so that one of them is damaged.
+    pub fn is_damaged(self, whole: Self) -> bool {
+        let differing = u128::from_be_bytes(self.0) ^ u128::from_be_bytes(whole.0);
+        differing != 0 && u128::BITS - differing.leading_zeros() - differing.trailing_zeros() <= 6
+    }
+
     /// Reads the 22 characters of base64url that Kafka writes.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 22 {
@@ -130,5 +137,19 @@ mod tests {
         assert_eq!(TopicId::ZERO.to_string(), "AAAAAAAAAAAAAAAAAAAAAA");
         assert_eq!(TopicId::parse("too short"), None);
         assert_eq!(TopicId::parse("AAECAwQFBgcICQoLDA0O.w"), None);
+    }
+
+    #[test]
+    fn a_damaged_id_is_known_from_that_of_another_topic() {
+        let id = TopicId(*b"0123456789abcdef");
+        let text = id.to_string();
+        for at in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[at] = if changed[at] == b'x' { b'y' } else { b'x' };
+            let changed = TopicId::parse(std::str::from_utf8(&changed).unwrap()).unwrap();
+            assert!(changed == id || changed.is_damaged(id), "character {at}");
+        }
+        assert!(!TopicId(*b"fedcba9876543210").is_damaged(id));
+        assert!(!id.is_damaged(id));
     }
 }
