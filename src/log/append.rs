@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use parking_lot::MutexGuard;
 
 use super::checkpoint;
@@ -17,7 +16,6 @@ use super::producer_state::SequenceCheck;
 use super::retention::{roll_jitter, segment_age_max};
 use super::segment::Segment;
 use super::segment_index::PENDING_MAX;
-use super::tail_cache::CachedBatch;
 use super::walk::Located;
 use crate::config::TopicConfig;
 use crate::record::{BATCH_HEADER_BYTES, BatchHeader, ValidBatch};
@@ -25,12 +23,9 @@ use crate::types::{
     ApiError, ErrorCode, LeaderEpoch, NO_TIMESTAMP, Offset, TimestampMs, TimestampType,
 };
 
-/// Payloads below are copied into the tail cache: a small slice would pin the large frame that it was
-/// cut from, and copying it costs less than the system call that writes it.
-const CACHE_COPY_BELOW: usize = 32 * 1024;
-
 impl Log {
-    /// Assigns offsets and writes. Checks producer state first. Marks the directory's flusher.
+    /// Assigns offsets and writes. Checks producer state first. Who waits for the disk says so with
+    /// [`Log::flush_soon`].
     pub fn append(
         &self,
         batch: ValidBatch,
@@ -81,7 +76,12 @@ impl Log {
             file,
             &config,
         );
-        self.cache(&encoded, batch.payload, base_offset, last_offset);
+        self.directory.cache.add(
+            self.files.id,
+            (base_offset, last_offset),
+            &encoded,
+            batch.payload,
+        );
         drop(writer);
         if tries_room {
             self.directory.has_room();
@@ -181,6 +181,7 @@ impl Log {
     ) -> Result<(), LogError> {
         segment.finish_index(&self.files)?;
         self.write_snapshot(writer, end, false)?;
+        self.write_first_epoch(writer);
         self.sync.lock().finished(segment.base_offset);
         self.request_background_flush();
         Ok(())
@@ -252,8 +253,11 @@ impl Log {
         let epochs = {
             let mut view = self.view.lock();
             let epoch = header.partition_leader_epoch;
+            // The first one stands in the first batch: its file can wait.
+            let first = view.epochs.entries().is_empty();
             let changed = view.epochs.assign(epoch, header.base_offset);
-            changed.then(|| view.epochs.to_text())
+            writer.epochs_to_write |= first && changed;
+            (changed && !first).then(|| view.epochs.to_text())
         };
         {
             // The end moves with the producers, so that whoever loads them reads all or none of this.
@@ -265,37 +269,18 @@ impl Log {
         }
         self.sync
             .lock()
-            .written(segment.base_offset, file, end, config.flush_messages == 1);
+            .written(segment.base_offset, file, header, config.flush_messages == 1);
         writer.bytes_since_recovery_point += header.total_bytes() as u64;
         writer.appended_since_tick = true;
         writer.appended = true;
         if let Some(text) = epochs {
+            writer.epochs_to_write = false;
             self.write_epochs(&text);
         }
         if full && let Err(error) = segment.write_index(&self.files, PENDING_MAX) {
             // They stay in memory and are tried again with the next ones.
             tracing::warn!(partition = %self.partition, %error, "write index entries");
         }
-    }
-
-    fn cache(&self, head: &[u8], payload: Bytes, base_offset: Offset, last_offset: Offset) {
-        let (head, payload) = if payload.len() < CACHE_COPY_BELOW {
-            let mut whole = Vec::with_capacity(head.len() + payload.len());
-            whole.extend_from_slice(head);
-            whole.extend_from_slice(&payload);
-            (Bytes::from(whole), Bytes::new())
-        } else {
-            (Bytes::copy_from_slice(head), payload)
-        };
-        self.directory.cache.push(
-            self.files.id,
-            CachedBatch {
-                base_offset,
-                last_offset,
-                head,
-                payload,
-            },
-        );
     }
 }
 

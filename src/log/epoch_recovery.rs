@@ -92,6 +92,11 @@ impl Opening<'_> {
                 continue;
             }
             let first = self.first_epoch(segment)?;
+            if let Some(first) = first
+                && epochs.latest().is_none_or(|latest| first > latest)
+            {
+                epochs.assign(first, segment.base_offset);
+            }
             let last = match next {
                 Some(next) => self.first_epoch(next)?,
                 None => self.last_epoch(segment)?,

@@ -1,4 +1,5 @@
-//! Group commit: one flusher per log directory. While it syncs, the next group gathers; no timer.
+//! Group commit: one flusher per log directory. While it syncs, the next group gathers; no timer for
+//! those who wait. Where nobody waits the flush is put off: see [`Log::flush_soon`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,6 +14,7 @@ use super::disk::{DiskFile, OpenMode};
 use super::executor::{Executor, ThreadPool};
 use super::log::{Log, LogError};
 use super::names::FileKind;
+use crate::record::BatchHeader;
 use crate::types::Offset;
 
 /// Up to so many logs are synced one after the other: handing them to threads costs more.
@@ -20,6 +22,12 @@ const INLINE_MAX: usize = 2;
 /// Threads that sync at the same time: a file system commits what waits together.
 const SYNC_THREADS: usize = 16;
 const SYNC_QUEUE_MAX: usize = 4096;
+/// Records that nobody waits for are synced after so long, or with so many bytes of their log. A
+/// thousand partitions written to at `acks=1` would cost a thousand syncs a moment otherwise.
+const UNASKED_FLUSH_AFTER: Duration = Duration::from_secs(5);
+const UNASKED_FLUSH_BYTES: u64 = 4 << 20;
+/// A `flush.ms` from here on is none.
+const NEVER: Duration = Duration::from_secs(86_400 * 365);
 
 /// What of a log is not on disk yet.
 #[derive(Debug, Default)]
@@ -37,6 +45,8 @@ pub(super) struct SyncState {
     pub parent_directory: bool,
     /// Offset behind the last write.
     end: Offset,
+    /// Written and not taken yet.
+    bytes: u64,
 }
 
 impl SyncState {
@@ -44,10 +54,11 @@ impl SyncState {
         &mut self,
         base_offset: Offset,
         file: Arc<dyn DiskFile>,
-        end: Offset,
+        batch: &BatchHeader,
         keep_open: bool,
     ) {
-        self.end = end;
+        self.end = batch.last_offset() + 1;
+        self.bytes += batch.total_bytes() as u64;
         if self
             .segments
             .last()
@@ -148,21 +159,30 @@ impl Log {
             .is_ok()
     }
 
-    /// Asks for a flush now, later, or not at all, as the topic's `flush.messages` and `flush.ms` say.
+    /// Asks for a flush later, or not at all, as the topic's `flush.messages` and `flush.ms` say.
     pub(super) fn after_append(&self, config: &crate::config::TopicConfig) {
-        if config.flush_messages <= 1 {
-            self.request_flush();
-            return;
-        }
-        let unflushed = self.log_end_offset() - self.flushed_offset();
-        if unflushed >= config.flush_messages {
+        let mut wait = Duration::from_millis(config.flush_ms.max(0).unsigned_abs());
+        let much = if config.flush_messages <= 1 {
+            wait = wait.min(UNASKED_FLUSH_AFTER);
+            self.sync.lock().bytes >= UNASKED_FLUSH_BYTES
+        } else {
+            self.log_end_offset() - self.flushed_offset() >= config.flush_messages
+        };
+        if much {
             self.request_background_flush();
-        } else if config.flush_ms < i64::MAX / 2 && !self.timed.swap(true, Ordering::AcqRel) {
-            let wait = Duration::from_millis(config.flush_ms.max(0).unsigned_abs());
-            let due = self.directory.clock.now() + wait.min(Duration::from_secs(86_400 * 365));
+        } else if wait < NEVER && !self.timed.swap(true, Ordering::AcqRel) {
+            let due = self.directory.clock.now() + wait;
             self.directory
                 .flush_queue
                 .mark_later(due, self.files.id, self.me.clone());
+        }
+    }
+
+    /// Has what was appended synced with the flusher's next group: somebody waits for it. For a topic
+    /// whose acknowledgements do not wait for the disk this is nothing. Does not block.
+    pub fn flush_soon(&self) {
+        if self.flushed_offset() < self.log_end_offset() && self.config.read().flush_messages <= 1 {
+            self.request_flush();
         }
     }
 

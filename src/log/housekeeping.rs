@@ -160,6 +160,7 @@ impl Log {
         let idle = !std::mem::take(&mut writer.appended_since_tick);
         if idle {
             active.write_index(&self.files, 0)?;
+            self.write_first_epoch(&mut writer);
         }
         // Not before the indexes of the segments before are on disk: they are believed below the point.
         if writer.bytes_since_recovery_point < bytes_min || self.sync.lock().has_finished() {

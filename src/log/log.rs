@@ -200,6 +200,8 @@ pub(super) struct Writer {
     pub appended: bool,
     /// Opened by looking at the files: their indexes may have been made anew.
     pub looked_at: bool,
+    /// The log's first epoch is not in its file yet.
+    pub epochs_to_write: bool,
 }
 
 /// How a log begins: as found on disk, or empty.
@@ -354,6 +356,14 @@ impl Log {
 
     pub(super) fn is_deleted(&self) -> bool {
         self.deleted.load(Ordering::Acquire)
+    }
+
+    /// Writes what the first append put off: a short log costs one file less.
+    pub(super) fn write_first_epoch(&self, writer: &mut Writer) {
+        if std::mem::take(&mut writer.epochs_to_write) {
+            let text = self.view.lock().epochs.to_text();
+            self.write_epochs(&text);
+        }
     }
 
     pub(super) fn check_usable(&self) -> Result<(), LogError> {

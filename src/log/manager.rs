@@ -555,6 +555,7 @@ impl Log {
             let view = self.view.lock();
             (view.segments.clone(), view.epochs.clone())
         };
+        self.write_first_epoch(&mut writer);
         let touched = writer.appended || writer.looked_at;
         if let Some(active) = segments.last().filter(|_| touched) {
             active.ensure_loaded(&self.files, self.index_interval())?;

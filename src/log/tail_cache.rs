@@ -2,13 +2,18 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
 use crate::types::Offset;
 
 /// Bookkeeping of one cached batch, roughly.
 const ENTRY_BYTES: usize = 160;
+/// Small batches are copied, one behind the other, into blocks of this size. They leave in the order in
+/// which they came, and so do the blocks: pieces of all sizes would leave holes in the heap.
+const BLOCK_BYTES: usize = 128 << 10;
+/// A payload from here on stays in the frame that it came in.
+const COPY_BELOW: usize = 32 << 10;
 
 /// One batch as it is on disk.
 #[derive(Debug, Clone)]
@@ -38,6 +43,8 @@ pub(crate) struct CachedRun {
 #[derive(Debug)]
 pub(crate) struct TailCache {
     bytes_max: usize,
+    /// The block that is being filled.
+    block: Mutex<BytesMut>,
     state: Mutex<State>,
 }
 
@@ -62,12 +69,48 @@ impl TailCache {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
+            block: Mutex::new(BytesMut::new()),
             state: Mutex::new(State::default()),
         }
     }
 
+    /// Adds a batch as it was written: `payload` is a part of the frame that it came in, and is copied
+    /// if it is small: it would pin all of the frame, and copying costs less than the write did.
+    pub(crate) fn add(
+        &self,
+        log: u64,
+        (base_offset, last_offset): (Offset, Offset),
+        head: &[u8],
+        payload: Bytes,
+    ) {
+        let (head, payload) = if payload.len() < COPY_BELOW {
+            (self.copy(&[head, &payload]), Bytes::new())
+        } else {
+            (self.copy(&[head]), payload)
+        };
+        let batch = CachedBatch {
+            base_offset,
+            last_offset,
+            head,
+            payload,
+        };
+        self.push(log, batch);
+    }
+
+    fn copy(&self, parts: &[&[u8]]) -> Bytes {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let mut block = self.block.lock();
+        if block.capacity() < bytes {
+            *block = BytesMut::with_capacity(BLOCK_BYTES);
+        }
+        for part in parts {
+            block.extend_from_slice(part);
+        }
+        block.split().freeze()
+    }
+
     /// Adds the batch behind the last one of its log.
-    pub(crate) fn push(&self, log: u64, batch: CachedBatch) {
+    fn push(&self, log: u64, batch: CachedBatch) {
         let cost = batch.bytes() + ENTRY_BYTES;
         let mut dropped = Vec::new();
         {
@@ -230,6 +273,26 @@ mod tests {
         assert_eq!(cache.bytes_between(1, 0, 40), Some(400));
         assert_eq!(cache.bytes_between(1, 15, 30), Some(200));
         assert_eq!(cache.bytes_between(1, 15, 50), None);
+    }
+
+    #[test]
+    fn small_batches_share_a_block_and_large_payloads_stay_where_they_are() {
+        let cache = TailCache::new(1 << 20);
+        let large = Bytes::from(vec![7; COPY_BELOW]);
+        cache.add(1, (0, 0), b"head", Bytes::from_static(b"a"));
+        cache.add(1, (1, 1), b"head", Bytes::from_static(b"b"));
+        cache.add(1, (2, 2), b"head", large.clone());
+        let pieces = cache.read(1, 0, 1 << 20, 9, true).unwrap().pieces;
+        assert_eq!(pieces[..3], [&b"heada"[..], b"headb", b"head"]);
+        assert_eq!(pieces[3].as_ptr(), large.as_ptr());
+        assert_eq!(pieces[1].as_ptr(), pieces[0][5..].as_ptr());
+        // A full block is followed by the next one.
+        for number in 3..20 {
+            let payload = Bytes::from(vec![u8::try_from(number).unwrap(); COPY_BELOW - 1]);
+            cache.add(1, (number, number), b"head", payload);
+        }
+        let read = cache.read(1, 19, 1, 20, true).unwrap();
+        assert_eq!(read.pieces[0][4..], vec![19; COPY_BELOW - 1]);
     }
 
     #[test]

@@ -261,7 +261,10 @@ impl OpenPartition<'_> {
                 if !appended.duplicate {
                     partition.metrics.messages_in.add(messages);
                     partition.metrics.bytes_in.add(bytes);
-                    partition.advance();
+                    // Whoever is parked on the partition waits for the flush, or for what follows it.
+                    if partition.advance() || options.acks == Acks::All {
+                        self.log.flush_soon();
+                    }
                 }
                 Ok(appended)
             }

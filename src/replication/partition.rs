@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -22,6 +22,9 @@ use crate::metadata;
 use crate::telemetry::{LogSample, Metrics, TopicMetrics};
 use crate::time::Clock;
 use crate::types::{BrokerId, ErrorCode, LeaderEpoch, NO_EPOCH, Offset, TopicId, TopicPartition};
+
+/// How long a question about offsets waits for a flush at most.
+const SETTLE_MAX: Duration = Duration::from_millis(500);
 
 /// What all partitions of a broker have in common.
 #[derive(Debug)]
@@ -276,6 +279,7 @@ impl Partition {
                 .park(bound, offset, ticket, Waiter::Commit(reply));
             (ticket, committed)
         };
+        self.hurry();
         let (ticket, committed) = parked;
         let partition = Arc::clone(self);
         Box::pin(async move {
@@ -317,6 +321,9 @@ impl Partition {
             counted,
         };
         state.waiters.park(bound, offset + 1, ticket, waiter);
+        drop(state);
+        // After parking: an append that came before it saw nobody waiting.
+        self.hurry();
         true
     }
 
@@ -343,17 +350,17 @@ impl Partition {
     }
 
     /// The log has grown or was flushed: moves log end and high watermark and wakes whom that
-    /// concerns. Called on the append lane and on the flusher's thread.
-    pub(super) fn advance(&self) {
+    /// concerns. Called on the append lane and on the flusher's thread. True if somebody waits on.
+    pub(super) fn advance(&self) -> bool {
         let Some(log) = self.log.get() else {
-            return;
+            return false;
         };
         let position = ReplicaPosition {
             log_end: log.log_end_offset(),
             flushed: log.flushed_offset(),
         };
         let mut woken = Vec::new();
-        {
+        let wait_on = {
             let mut state = self.state.lock();
             let state = &mut *state;
             let rule = WatermarkRule::new(
@@ -364,7 +371,7 @@ impl Partition {
             if position.log_end == state.log_end && state.waiters.is_empty() {
                 // The usual flush: nobody to wake.
                 state.high_watermark = high_watermark(state.high_watermark, &[position], rule);
-                return;
+                return false;
             }
             let satisfied = |waiter: &mut Waiter, reached| match waiter {
                 Waiter::Append { .. } | Waiter::Commit(_) => true,
@@ -390,10 +397,31 @@ impl Partition {
                 });
                 waiters.advance(FetchBound::LastStable, to, &mut woken, |w| satisfied(w, to));
             }
-        }
+            !state.waiters.is_empty()
+        };
         for waiter in woken {
             waiter.wake();
         }
+        wait_on
+    }
+
+    /// Somebody waits for what is in the log already: what the high watermark lacks is synced now.
+    pub(super) fn hurry(&self) {
+        if let Some(log) = self.log.get() {
+            log.flush_soon();
+        }
+    }
+
+    /// A moment's wait for what was appended before the call to become visible, so that whoever asks for
+    /// the end of a partition after writing to it finds it behind that. `None` where it is; a stalled
+    /// disk holds up nobody for long.
+    pub(super) fn settle(self: &Arc<Self>) -> Option<BoxFuture<'static, Result<(), ErrorCode>>> {
+        let log = self.log.get()?;
+        let appended = log.log_end_offset();
+        if log.flushed_offset() >= appended || self.high_watermark() >= appended {
+            return None;
+        }
+        Some(self.committed(appended, self.shared.clock.now() + SETTLE_MAX))
     }
 
     /// Takes over what the registry says of the partition.
@@ -552,6 +580,9 @@ impl Partition {
                 state
                     .waiters
                     .park(FetchBound::HighWatermark, end, ticket, waiter);
+                drop(state);
+                // A duplicate may be of a write that nobody waited for.
+                self.hurry();
             }
             return;
         };

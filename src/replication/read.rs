@@ -115,7 +115,12 @@ impl Partition {
             return Some(Err(ErrorCode::OffsetOutOfRange));
         }
         let nothing_asked = request.bytes_max == 0 && !request.at_least_one;
-        let read = if request.offset >= bounds.readable_end || nothing_asked {
+        let at_the_end = request.offset >= bounds.readable_end;
+        if at_the_end {
+            // For the next fetch: this one may not wait.
+            log.flush_soon();
+        }
+        let read = if at_the_end || nothing_asked {
             nothing()
         } else {
             log.read_cached(
@@ -156,6 +161,25 @@ impl Partition {
         if let Err(error) = self.check_leader(current_leader_epoch) {
             return Box::pin(std::future::ready(Err(error)));
         }
+        let settled = match query {
+            OffsetQuery::Earliest | OffsetQuery::LatestTiered => None,
+            _ => self.settle(),
+        };
+        let Some(settled) = settled else {
+            return self.offset_now(query, bound);
+        };
+        let partition = Arc::clone(self);
+        Box::pin(async move {
+            let _ = settled.await; // what did not become visible is not answered
+            partition.offset_now(query, bound).await
+        })
+    }
+
+    fn offset_now(
+        self: &Arc<Self>,
+        query: OffsetQuery,
+        bound: FetchBound,
+    ) -> BoxFuture<'static, Result<TimestampOffset, ErrorCode>> {
         if self.opened_log().is_some()
             && let OffsetQuery::Latest(latest) = query
         {
@@ -197,17 +221,14 @@ impl Partition {
         if !self.config().cleanup_policy.delete {
             return Box::pin(std::future::ready(Err(ErrorCode::PolicyViolation)));
         }
-        self.on_log(move |open| {
-            let high_watermark = open.partition.high_watermark();
-            let to = if offset == -1 { high_watermark } else { offset };
-            if to < 0 || to > high_watermark {
-                return Err(ErrorCode::OffsetOutOfRange);
+        let settled = self.settle();
+        let partition = Arc::clone(self);
+        Box::pin(async move {
+            if let Some(settled) = settled {
+                let _ = settled.await; // what did not become visible is not deleted
             }
-            if to <= open.log.log_start_offset() {
-                return Ok(open.log.log_start_offset());
-            }
-            let moved = open.log.advance_log_start_offset(to);
-            moved.map_err(|error| open.partition.storage_error("delete records", &error))
+            let deleted = partition.on_log(move |open| open.delete_records(offset));
+            deleted.await
         })
     }
 
@@ -246,6 +267,19 @@ impl OpenPartition<'_> {
             read.map_err(|error| self.partition.storage_error("read the log", &error))?
         };
         Ok(partition_read(read, bounds, start))
+    }
+
+    fn delete_records(&self, offset: Offset) -> Result<Offset, ErrorCode> {
+        let high_watermark = self.partition.high_watermark();
+        let to = if offset == -1 { high_watermark } else { offset };
+        if to < 0 || to > high_watermark {
+            return Err(ErrorCode::OffsetOutOfRange);
+        }
+        if to <= self.log.log_start_offset() {
+            return Ok(self.log.log_start_offset());
+        }
+        let moved = self.log.advance_log_start_offset(to);
+        moved.map_err(|error| self.partition.storage_error("delete records", &error))
     }
 
     fn offset_for(

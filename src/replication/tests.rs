@@ -246,6 +246,85 @@ async fn nobody_sees_what_is_not_on_disk() {
     assert_eq!(partition.high_watermark(), 2);
 }
 
+/// Well before records are synced that nobody waits for.
+const PROMPTLY: Duration = Duration::from_secs(3);
+
+async fn promptly<T>(wait: impl Future<Output = T>) -> T {
+    let waited = tokio::time::timeout(PROMPTLY, wait).await;
+    waited.expect("nobody asked for the flush")
+}
+
+#[tokio::test]
+async fn records_that_nobody_waits_for_are_synced_for_whoever_asks() {
+    let fixture = Fixture::new();
+    let unasked = fixture.create("unasked", 9, TopicConfig::default());
+    produce(&unasked, &["a"], Acks::Leader).await;
+    let topic = |name, id| fixture.create(name, id, TopicConfig::default());
+    let latest = OffsetQuery::Latest(FetchBound::HighWatermark);
+
+    let listed = topic("listed", 1);
+    produce(&listed, &["a"], Acks::Leader).await;
+    let asked = listed.offset_for(latest, FetchBound::HighWatermark, NO_EPOCH);
+    assert_eq!(promptly(asked).await.unwrap().offset, 1);
+
+    let searched = topic("searched", 2);
+    produce(&searched, &["a"], Acks::Leader).await;
+    let by_time = OffsetQuery::Timestamp(0);
+    let asked = searched.offset_for(by_time, FetchBound::HighWatermark, NO_EPOCH);
+    assert_eq!(promptly(asked).await.unwrap().offset, 0);
+
+    let deleted = topic("deleted", 3);
+    produce(&deleted, &["a"], Acks::Leader).await;
+    assert_eq!(promptly(deleted.delete_records(-1)).await, Ok(1));
+
+    let acknowledged = topic("acknowledged", 4);
+    produce(&acknowledged, &["a"], Acks::Leader).await;
+    promptly(produce(&acknowledged, &["b"], Acks::All)).await;
+    assert_eq!(acknowledged.high_watermark(), 2);
+
+    let fetched = topic("fetched", 5);
+    produce(&fetched, &["a"], Acks::Leader).await;
+    let targets = [FetchTarget::new(Arc::clone(&fetched), 0, 1 << 20)];
+    let found = promptly(fetch(&targets, limits(Duration::from_secs(20), 1))).await;
+    assert!(contains(found[0].as_ref().unwrap(), "a"));
+
+    // A fetch that does not wait finds nothing, and the next one does.
+    let polled = topic("polled", 6);
+    produce(&polled, &["a"], Acks::Leader).await;
+    let poll = async {
+        while polled.high_watermark() == 0 {
+            let read = polled.read(0, 1, FetchBound::HighWatermark, true);
+            read.await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    promptly(poll).await;
+
+    // Whoever waits already is heard at the append.
+    let awaited = topic("awaited", 7);
+    awaited.open().await.unwrap();
+    let waiting = tokio::spawn(awaited.committed(1, later()));
+    while awaited.state.lock().waiters.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    produce(&awaited, &["a"], Acks::Leader).await;
+    promptly(waiting).await.unwrap().unwrap();
+
+    assert_eq!(unasked.high_watermark(), 0, "that one was not asked for");
+}
+
+#[tokio::test]
+async fn a_stalled_disk_does_not_hold_up_a_question_about_offsets() {
+    let fixture = Fixture::new();
+    let partition = fixture.create("t", 1, TopicConfig::default());
+    produce(&partition, &["first"], Acks::All).await;
+    fixture.gate.set_closed(true);
+    produce(&partition, &["second"], Acks::Leader).await;
+    let latest = OffsetQuery::Latest(FetchBound::HighWatermark);
+    let asked = partition.offset_for(latest, FetchBound::HighWatermark, NO_EPOCH);
+    assert_eq!(promptly(asked).await.unwrap().offset, 1);
+}
+
 #[tokio::test]
 async fn a_page_cache_topic_does_not_wait_for_the_disk() {
     let fixture = Fixture::new();

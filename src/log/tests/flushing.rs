@@ -69,6 +69,7 @@ fn appends_are_flushed_and_heard_of_for_few_and_many_logs() {
     for round in 1..4 {
         for log in &logs {
             append(log, batch(1_000, &[b"value"])).unwrap();
+            log.flush_soon();
         }
         for log in &logs {
             heard.wait_for(log.topic_partition(), round);
@@ -76,7 +77,34 @@ fn appends_are_flushed_and_heard_of_for_few_and_many_logs() {
         }
     }
     append(&logs[0], batch(1_000, &[b"value"])).unwrap();
+    logs[0].flush_soon();
     heard.wait_for(logs[0].topic_partition(), 4);
+}
+
+#[test]
+fn what_nobody_waits_for_is_flushed_when_it_is_much() {
+    let directory = tempfile::tempdir().unwrap();
+    let (heard, logs) = logs(1, directory.path(), TopicConfig::default());
+    let value = vec![7; 512 << 10];
+    append(&logs[0], batch(1_000, &[&value])).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(logs[0].flushed_offset(), 0);
+    for _ in 0..8 {
+        append(&logs[0], batch(1_000, &[&value])).unwrap();
+    }
+    heard.wait_for(&partition(), 8);
+}
+
+#[test]
+fn what_nobody_waits_for_is_flushed_after_flush_ms_at_the_latest() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = TopicConfig {
+        flush_ms: 50,
+        ..TopicConfig::default()
+    };
+    let (heard, logs) = logs(1, directory.path(), config);
+    append(&logs[0], batch(1_000, &[b"value"])).unwrap();
+    heard.wait_for(&partition(), 1);
 }
 
 #[test]
