@@ -13,6 +13,9 @@ use super::{Context, RequestInfo};
 use crate::replication::{FetchBound, OffsetQuery, TimestampOffset};
 use crate::types::{ErrorCode, NO_EPOCH, NO_OFFSET, NO_TIMESTAMP};
 
+/// `replicaId` of whoever is no broker.
+const CONSUMER: i32 = -1;
+
 type Found = Result<TimestampOffset, ErrorCode>;
 
 pub(crate) async fn handle(
@@ -21,10 +24,11 @@ pub(crate) async fn handle(
     body: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
     let version = request.api_version;
-    // Whoever asks is a consumer: a client that says it is a follower sees no more than others.
-    let bound = match body.isolation_level {
-        1 => FetchBound::LastStable,
-        _ => FetchBound::HighWatermark,
+    let bound = match (body.replica_id.0, body.isolation_level) {
+        (CONSUMER, 1) => FetchBound::LastStable,
+        (CONSUMER, _) => FetchBound::HighWatermark,
+        // Followers and debugging tools see all that there is.
+        _ => FetchBound::LogEnd,
     };
     let duplicates = duplicates(&body);
     // All are asked first, then answered: the disk works on them side by side.

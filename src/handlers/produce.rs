@@ -246,12 +246,26 @@ async fn answer_later(
                 }
             };
             timed_out |= appended.is_none();
-            let failed = || Err(AppendFailure::from(ErrorCode::RequestTimedOut));
-            answers.push(answer(index, appended.unwrap_or_else(failed)));
+            answers.push(match appended {
+                Some(appended) => answer(index, appended),
+                None => timed_out_answer(index, pending),
+            });
         }
         answered.push((topic.key, topic.name, answers));
     }
     respond(&context, &request, answered)
+}
+
+/// A batch that is in the log, but not yet as safe as was asked for, has its offset told.
+fn timed_out_answer(index: PartitionId, pending: PendingAppend) -> ProducePartitionResponse {
+    let error = ErrorCode::RequestTimedOut;
+    match pending.give_up() {
+        Some(appended) => ProducePartitionResponse {
+            error,
+            ..answer(index, Ok(appended))
+        },
+        None => ProducePartitionResponse::failed(index, error),
+    }
 }
 
 fn answer(

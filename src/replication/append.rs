@@ -313,6 +313,23 @@ impl PendingAppend {
         }
     }
 
+    /// Ends the wait for an acknowledgement. What is told of a batch that is in the log all the same.
+    pub fn give_up(mut self) -> Option<Appended> {
+        let Pending::Waiting {
+            answer, partition, ..
+        } = &mut self.state
+        else {
+            return None;
+        };
+        // First closed, then forgotten: the lane parks nobody that is closed.
+        answer.close();
+        let partition = partition.take()?;
+        if let Ok(Ok(appended)) = answer.try_recv() {
+            return Some(appended);
+        }
+        partition.forget(&self)
+    }
+
     pub(super) fn ticket(&self) -> Ticket {
         match &self.state {
             Pending::Done(_) => Ticket::MAX,

@@ -590,10 +590,14 @@ impl Partition {
         let _ = reply.send(outcome); // a closed connection does not listen
     }
 
-    /// Whoever waited for `pending` is gone.
-    pub(super) fn forget(&self, pending: &PendingAppend) {
+    /// Whoever waited for `pending` is gone. Returns what was to be answered, if it was known.
+    pub(super) fn forget(&self, pending: &PendingAppend) -> Option<Appended> {
+        // Not dropped under the lock.
         let waiter = self.state.lock().waiters.cancel_ticket(pending.ticket());
-        drop(waiter); // not under the lock
+        match waiter? {
+            Waiter::Append { appended, .. } => Some(appended),
+            Waiter::Commit(_) | Waiter::Fetch { .. } => None,
+        }
     }
 }
 

@@ -326,6 +326,26 @@ async fn a_stalled_disk_does_not_hold_up_a_question_about_offsets() {
 }
 
 #[tokio::test]
+async fn who_gives_up_is_told_where_the_batch_is() {
+    let fixture = Fixture::new();
+    let partition = fixture.create("t", 1, TopicConfig::default());
+    produce(&partition, &["a", "b"], Acks::All).await;
+    fixture.gate.set_closed(true);
+    let pending = partition.produce(batch(&["c"]), options(Acks::All));
+    // Behind it on the lane: by then it is in the log.
+    produce(&partition, &["d"], Acks::Leader).await;
+    let appended = pending.give_up().unwrap();
+    assert_eq!((appended.base_offset, appended.last_offset), (2, 2));
+    let latest = |bound| partition.offset_for(OffsetQuery::Latest(bound), bound, NO_EPOCH);
+    assert_eq!(latest(FetchBound::HighWatermark).await.unwrap().offset, 2);
+    assert_eq!(latest(FetchBound::LogEnd).await.unwrap().offset, 4, "as followers see it");
+    let refused = partition.produce(Bytes::from_static(b"no batch"), options(Acks::All));
+    assert_eq!(refused.give_up(), None);
+    fixture.gate.set_closed(false);
+    produce(&partition, &["e"], Acks::All).await;
+}
+
+#[tokio::test]
 async fn a_page_cache_topic_does_not_wait_for_the_disk() {
     let fixture = Fixture::new();
     let partition = fixture.create("t", 1, page_cache());
