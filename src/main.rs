@@ -58,7 +58,12 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
-        let broker = Broker::start(loaded).await?;
+        let broker = tokio::select! {
+            broker = Broker::start(loaded) => broker?,
+            // While it waits for the registry.
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        };
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

@@ -5,12 +5,15 @@
 // What is not as expected ends the run; time is real here.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+#[path = "support/etcd.rs"]
+mod etcd_process;
+
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use etcd_process::{EtcdProcess, start_etcd};
 use ottla::config::BrokerConfig;
 use ottla::controller::{
     Admin, ConfigResource, NewPartitions, NewTopic, Session, SessionConfig, TopicReference,
@@ -449,62 +452,6 @@ async fn large_transactions(registry: Arc<dyn Registry>) {
     assert!(r.range("/big/", "", 1, 0).await.unwrap().entries.is_empty());
 }
 
-/// An etcd of our own; killed at the end.
-struct EtcdProcess {
-    child: Child,
-    client_url: String,
-    _directory: tempfile::TempDir,
-}
-
-impl Drop for EtcdProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
-/// `None` where there is no etcd and none is required.
-fn start_etcd() -> Option<EtcdProcess> {
-    let directory = tempfile::tempdir().unwrap();
-    let client_url = format!("http://127.0.0.1:{}", free_port());
-    let peer_url = format!("http://127.0.0.1:{}", free_port());
-    let spawned = Command::new("etcd")
-        .args(["--name", "test", "--log-level", "error"])
-        .args(["--listen-client-urls", &client_url])
-        .args(["--advertise-client-urls", &client_url])
-        .args(["--listen-peer-urls", &peer_url])
-        .args(["--initial-advertise-peer-urls", &peer_url])
-        .args(["--initial-cluster", &format!("test={peer_url}")])
-        .arg("--data-dir")
-        .arg(directory.path().join("data"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    match spawned {
-        Ok(child) => Some(EtcdProcess {
-            child,
-            client_url,
-            _directory: directory,
-        }),
-        Err(error) => {
-            let required = std::env::var("OTTLA_REQUIRE_ETCD").is_ok_and(|value| value == "1");
-            assert!(
-                !required,
-                "OTTLA_REQUIRE_ETCD=1, but etcd cannot be started: {error}"
-            );
-            eprintln!(
-                "NOT TESTED against etcd: it cannot be started ({error}); install etcd-server"
-            );
-            None
-        }
-    }
-}
-
 async fn connect(process: &EtcdProcess) -> Arc<dyn Registry> {
     let config = EtcdConfig::new(vec![process.client_url.clone()], "/ottla/test");
     for _ in 0..100 {
@@ -598,7 +545,9 @@ async fn admin_over_etcd() {
         endpoints: Vec::new(),
         rack: None,
         cluster_id: None,
+        new_cluster_id: None,
         ttl: Duration::from_secs(9),
+        heartbeat: Duration::from_secs(2),
         revoke_at_stop: true,
     };
     let session = Session::start(Arc::clone(&registry), place.clone(), &SystemClock)

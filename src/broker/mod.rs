@@ -5,6 +5,7 @@
 //! only then is anybody served. Partitions open when they are asked for.
 
 mod dynamic;
+mod registration;
 mod scrape;
 mod service;
 
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{BrokerConfig, Listener, LoadedConfig};
-use crate::controller::{Admin, Session, SessionConfig};
+use crate::controller::Admin;
 use crate::coordinator::GroupCoordinator;
 use crate::handlers::Context;
 use crate::log::{LogManager, LogManagerConfig};
@@ -27,8 +28,7 @@ use crate::metadata::{MetadataCache, Resolver, Watcher};
 use crate::net::{
     BoundListener, Budgets, ConnectionLimits, MemoryBudget, NetConfig, RequestSlots, SocketOptions,
 };
-use crate::registry::value::EndpointValue;
-use crate::registry::{Embedded, Etcd, EtcdConfig, Registry};
+use crate::registry::Registry;
 use crate::replication::Replicas;
 use crate::telemetry::{BrokerState, Metrics};
 use crate::time::{Clock, SystemClock};
@@ -72,14 +72,7 @@ impl Broker {
         let metrics_listeners = bind_metrics(&config).await?;
 
         let claimed = LogManager::claim(&config.log_dirs)?;
-        let registry = open_registry(&config, &clock).await?;
-        let session = Session::start(
-            Arc::clone(&registry),
-            session_config(&config),
-            clock.as_ref(),
-        )
-        .await
-        .context("register this broker")?;
+        let (registry, session) = registration::register(&config, &claimed, &clock).await?;
         let logs = LogManager::open_claimed(
             log_config(&config, session.cluster_id()),
             claimed,
@@ -342,52 +335,6 @@ async fn bind_metrics(config: &BrokerConfig) -> anyhow::Result<Vec<tokio::net::T
         }
     }
     Ok(bound)
-}
-
-async fn open_registry(
-    config: &BrokerConfig,
-    clock: &Arc<dyn Clock>,
-) -> anyhow::Result<Arc<dyn Registry>> {
-    if config.etcd_endpoints.is_empty() {
-        let directory = config
-            .log_dirs
-            .first()
-            .context("log.dirs names no directory")?;
-        let path = directory.join("registry.redb");
-        let registry = Embedded::open(path, Arc::clone(clock))
-            .await
-            .with_context(|| format!("log.dirs={}: open the registry", directory.display()))?;
-        return Ok(Arc::new(registry));
-    }
-    let etcd = EtcdConfig::new(config.etcd_endpoints.clone(), config.etcd_prefix.clone());
-    let registry = Etcd::connect(&etcd).await.with_context(|| {
-        format!(
-            "etcd.endpoints={}: connect to etcd",
-            config.etcd_endpoints.join(",")
-        )
-    })?;
-    Ok(Arc::new(registry))
-}
-
-fn session_config(config: &BrokerConfig) -> SessionConfig {
-    let endpoints = config.listeners.iter().map(|listener| EndpointValue {
-        listener: listener.name.to_string(),
-        host: listener.advertised_host.clone(),
-        port: listener.advertised_port,
-    });
-    let is_embedded = config.etcd_endpoints.is_empty();
-    let ttl = match is_embedded {
-        true => Duration::from_secs(3600),
-        false => Duration::from_millis(u64::from(config.broker_session_timeout_ms.unsigned_abs())),
-    };
-    SessionConfig {
-        broker: config.node_id,
-        endpoints: endpoints.collect(),
-        rack: config.rack.clone(),
-        cluster_id: config.cluster_id.clone(),
-        ttl,
-        revoke_at_stop: !is_embedded,
-    }
 }
 
 fn log_config(config: &BrokerConfig, cluster_id: &str) -> LogManagerConfig {

@@ -26,10 +26,15 @@ pub struct SessionConfig {
     /// As clients of each listener are told.
     pub endpoints: Vec<EndpointValue>,
     pub rack: Option<String>,
-    /// What configuration or data directory say; `None`: whatever the registry says, or a new one.
+    /// `cluster.id`; `None`: whatever the registry says.
     pub cluster_id: Option<String>,
+    /// The id of a cluster whose registry is new, where none is configured: what the data directories
+    /// say. `None`: a random one.
+    pub new_cluster_id: Option<String>,
     /// A lease's time. In the embedded registry no lease outlives the process, and it can be long.
     pub ttl: Duration,
+    /// How often the lease is kept alive; well below its time.
+    pub heartbeat: Duration,
     /// Ends the lease at a clean stop, for others to see; of no use in the embedded registry.
     pub revoke_at_stop: bool,
 }
@@ -90,7 +95,7 @@ impl Session {
                 registry.lease_keep_alive(lease).await?;
                 continue;
             }
-            let cluster_id = found.cluster_id(config.cluster_id.as_deref())?;
+            let cluster_id = found.cluster_id(&config)?;
             let (producer_ids, compares, ops) = found.register(&config, &cluster_id, lease)?;
             let outcome = registry.txn(compares, ops).await?;
             if outcome.succeeded {
@@ -136,7 +141,7 @@ impl Session {
 
     /// Keeps the registration alive until `stop`; registers anew should it be lost.
     pub async fn run(mut self, clock: Arc<dyn Clock>, stop: CancellationToken) {
-        let interval = self.config.ttl / 3;
+        let interval = self.config.heartbeat;
         let mut wait = interval;
         loop {
             tokio::select! {
@@ -183,11 +188,13 @@ impl Found {
         })
     }
 
-    fn cluster_id(&self, configured: Option<&str>) -> Result<String, SessionError> {
+    fn cluster_id(&self, config: &SessionConfig) -> Result<String, SessionError> {
+        let configured = config.cluster_id.as_deref();
         let stored = match &self.cluster_id {
             Some(entry) => String::from_utf8_lossy(&entry.value).into_owned(),
             None => {
-                return Ok(configured.map_or_else(new_cluster_id, str::to_owned));
+                let id = configured.or(config.new_cluster_id.as_deref());
+                return Ok(id.map_or_else(new_cluster_id, str::to_owned));
             }
         };
         match configured {

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::checkpoint::{self, MetaProperties, Offsets};
 use super::claim::{ClaimedDirectory, is_dead_disk, refused};
-use super::disk::{DirectoryEntry, Disk, DiskLock, read_small_file, replace_file};
+use super::disk::{DirectoryEntry, Disk, DiskLock, RealDisk, read_small_file, replace_file};
 use super::executor::ThreadPool;
 use super::files::FilePool;
 use super::flush::FlushQueue;
@@ -519,6 +519,15 @@ fn read_manifest(disk: &dyn Disk, path: &Path) -> Manifest {
     manifest.unwrap_or_else(|| {
         tracing::warn!(directory = %path.display(), "the manifest is damaged: partitions are looked at one by one");
         Manifest::default()
+    })
+}
+
+/// The cluster that the data belongs to, and the first directory that says so.
+pub fn cluster_id_of(directories: &[ClaimedDirectory]) -> Option<(PathBuf, String)> {
+    directories.iter().find_map(|directory| {
+        let text = read_text(&RealDisk, &directory.path, names::META_PROPERTIES)?;
+        let id = MetaProperties::from_text(&text).cluster_id?;
+        Some((directory.path.clone(), id))
     })
 }
 

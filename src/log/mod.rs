@@ -44,6 +44,7 @@ mod tasks;
 mod walk;
 
 pub use claim::ClaimedDirectory;
+pub use directory::cluster_id_of;
 pub use disk::{DirectoryEntry, Disk, DiskFile, DiskLock, OpenMode, RealDisk};
 pub use executor::{Executor, InlineExecutor, Job, ThreadPool};
 pub use inventory::{LogAtRest, LogDirDescription, LogDirState, PartitionOnDisk};

@@ -338,7 +338,11 @@ async fn who_gives_up_is_told_where_the_batch_is() {
     assert_eq!((appended.base_offset, appended.last_offset), (2, 2));
     let latest = |bound| partition.offset_for(OffsetQuery::Latest(bound), bound, NO_EPOCH);
     assert_eq!(latest(FetchBound::HighWatermark).await.unwrap().offset, 2);
-    assert_eq!(latest(FetchBound::LogEnd).await.unwrap().offset, 4, "as followers see it");
+    assert_eq!(
+        latest(FetchBound::LogEnd).await.unwrap().offset,
+        4,
+        "as followers see it"
+    );
     let refused = partition.produce(Bytes::from_static(b"no batch"), options(Acks::All));
     assert_eq!(refused.give_up(), None);
     fixture.gate.set_closed(false);

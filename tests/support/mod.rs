@@ -149,6 +149,11 @@ impl Ottla {
     /// SIGTERM, and the exit code.
     pub fn stop(&mut self) -> Option<i32> {
         self.terminate();
+        self.exit_code()
+    }
+
+    /// Waits until the process has ended by itself.
+    pub fn exit_code(&mut self) -> Option<i32> {
         let mut child = self.child.take().unwrap();
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -9,15 +9,15 @@ keys! { CLUSTER:
         "Whether asking for the metadata of an unknown topic creates it.";
     BOOLEAN "auto.leader.rebalance.enable" = "true", Any, A, ReadOnly,
         "Whether leadership returns to each partition's first replica by itself.";
-    INT "broker.heartbeat.interval.ms" = "2000", Any, A, ReadOnly,
-        "How often the broker renews its registration.";
+    INT "broker.heartbeat.interval.ms" = "2000", Any, Y, ReadOnly,
+        "How often the broker renews its registration, at most half of broker.session.timeout.ms.";
     INT "broker.id" = "-1", Any, Y, ReadOnly,
         "Old name of node.id; both must agree where both are set.";
     BOOLEAN "broker.id.generation.enable" = null, Any, A, Internal,
         "Whether a broker without an id is given one; ids are always set here.";
     STRING "broker.rack" = null, Any, Y, ReadOnly,
         "Rack or zone of this broker: replicas are spread over racks, and clients may read nearby.";
-    INT "broker.session.timeout.ms" = "9000", Any, A, ReadOnly,
+    INT "broker.session.timeout.ms" = "9000", Any, Y, ReadOnly,
         "Time without renewal after which the registration of a broker lapses.";
     STRING "cluster.id" = null, Any, Y, ReadOnly,
         "Id of a new cluster, as kafka-storage format sets it; one is chosen at random where it is not set.";

@@ -44,7 +44,9 @@ async fn start(directory: tempfile::TempDir, change: impl FnOnce(&mut BrokerConf
         endpoints: Vec::new(),
         rack: None,
         cluster_id: None,
+        new_cluster_id: None,
         ttl: Duration::from_secs(3600),
+        heartbeat: Duration::from_secs(1200),
         revoke_at_stop: false,
     };
     let session = Session::start(Arc::clone(&shared), session_config, &SystemClock)

@@ -13,7 +13,9 @@ fn config(cluster_id: Option<&str>) -> SessionConfig {
         endpoints: Vec::new(),
         rack: None,
         cluster_id: cluster_id.map(str::to_owned),
+        new_cluster_id: None,
         ttl: Duration::from_millis(400),
+        heartbeat: Duration::from_millis(130),
         revoke_at_stop: true,
     }
 }
@@ -63,6 +65,45 @@ async fn a_given_cluster_id_is_taken() {
     .await
     .unwrap();
     assert_eq!(session.cluster_id(), "mine");
+}
+
+#[tokio::test]
+async fn a_new_registry_takes_the_id_of_the_data() {
+    let directory = tempfile::tempdir().unwrap();
+    let shared = registry(&directory).await;
+    let start = |configured, of_the_data: &str| {
+        let config = SessionConfig {
+            new_cluster_id: Some(of_the_data.to_owned()),
+            ..config(configured)
+        };
+        Session::start(Arc::clone(&shared), config, &SystemClock)
+    };
+    let session = start(None, "data").await.unwrap();
+    assert_eq!(session.cluster_id(), "data");
+    // It is old now: what the directories say is for others to compare.
+    assert_eq!(start(None, "other").await.unwrap().cluster_id(), "data");
+    assert!(start(Some("other"), "data").await.is_err());
+}
+
+#[tokio::test]
+async fn the_lease_is_kept_alive_as_often_as_asked() {
+    for (heartbeat_ms, stays) in [(100, true), (60_000, false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let shared = registry(&directory).await;
+        let config = SessionConfig {
+            heartbeat: Duration::from_millis(heartbeat_ms),
+            ..config(None)
+        };
+        let session = Session::start(Arc::clone(&shared), config, &SystemClock).await;
+        let session = session.unwrap();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(session.run(Arc::new(SystemClock), stop.clone()));
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let registered = shared.get("/brokers/1").await.unwrap().is_some();
+        assert_eq!(registered, stays, "every {heartbeat_ms} ms");
+        stop.cancel();
+        running.await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,143 @@
+//! The way into the cluster: the registry is reached, and this broker takes its place in it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use crate::config::BrokerConfig;
+use crate::controller::{Session, SessionConfig, SessionError};
+use crate::log::{ClaimedDirectory, cluster_id_of};
+use crate::registry::value::EndpointValue;
+use crate::registry::{Embedded, Etcd, EtcdConfig, Registry, RegistryError};
+use crate::time::Clock;
+
+/// Pause between two attempts to register.
+const RETRY: Duration = Duration::from_millis(500);
+/// Of the embedded registry's lease: nobody else looks at it.
+const EMBEDDED_TTL: Duration = Duration::from_secs(3600);
+
+/// Opens the registry and registers. An etcd that does not answer is asked again until
+/// `initial.broker.registration.timeout.ms` is over.
+pub(super) async fn register(
+    config: &BrokerConfig,
+    directories: &[ClaimedDirectory],
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<(Arc<dyn Registry>, Session)> {
+    let session_config = session_config(config, new_cluster_id(config, directories)?);
+    if config.etcd_endpoints.is_empty() {
+        let registry = open_embedded(config, clock).await?;
+        let session = Session::start(Arc::clone(&registry), session_config, clock.as_ref()).await;
+        return Ok((registry, session.context("register this broker")?));
+    }
+    let patience = Duration::from_millis(u64::from(
+        config.initial_broker_registration_timeout_ms.unsigned_abs(),
+    ));
+    let deadline = clock.now() + patience;
+    let mut told = false;
+    loop {
+        let attempt = register_in_etcd(config, &session_config, clock);
+        let error = match tokio::time::timeout_at(deadline.into(), attempt).await {
+            Ok(Ok(registered)) => return Ok(registered),
+            Ok(Err(SessionError::Registry(error @ RegistryError::Unavailable(_)))) => error,
+            Ok(Err(error)) => return Err(error).context("register this broker"),
+            Err(_) => RegistryError::Unavailable("no answer in time".to_owned()),
+        };
+        let endpoints = config.etcd_endpoints.join(",");
+        if is_over(deadline, clock.as_ref()) {
+            return Err(error).with_context(|| {
+                format!(
+                    "etcd.endpoints={endpoints}: could not register within \
+                     initial.broker.registration.timeout.ms={}; see that etcd runs there",
+                    patience.as_millis()
+                )
+            });
+        }
+        if !std::mem::replace(&mut told, true) {
+            tracing::warn!(etcd = endpoints, %error, "cannot register yet; trying again");
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+fn is_over(deadline: Instant, clock: &dyn Clock) -> bool {
+    clock.now() + RETRY >= deadline
+}
+
+async fn register_in_etcd(
+    config: &BrokerConfig,
+    session_config: &SessionConfig,
+    clock: &Arc<dyn Clock>,
+) -> Result<(Arc<dyn Registry>, Session), SessionError> {
+    let etcd = EtcdConfig::new(config.etcd_endpoints.clone(), config.etcd_prefix.clone());
+    let registry: Arc<dyn Registry> = Arc::new(Etcd::connect(&etcd).await?);
+    let session = Session::start(
+        Arc::clone(&registry),
+        session_config.clone(),
+        clock.as_ref(),
+    )
+    .await?;
+    Ok((registry, session))
+}
+
+async fn open_embedded(
+    config: &BrokerConfig,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Arc<dyn Registry>> {
+    let directory = config
+        .log_dirs
+        .first()
+        .context("log.dirs names no directory")?;
+    let path = directory.join("registry.redb");
+    let registry = Embedded::open(path, Arc::clone(clock))
+        .await
+        .with_context(|| format!("log.dirs={}: open the registry", directory.display()))?;
+    Ok(Arc::new(registry))
+}
+
+/// What a registry that is new is to call the cluster: what the data says. Known before anything is
+/// written, so that a wrong `cluster.id` leaves no trace.
+fn new_cluster_id(
+    config: &BrokerConfig,
+    directories: &[ClaimedDirectory],
+) -> anyhow::Result<Option<String>> {
+    let found = cluster_id_of(directories);
+    if let (Some(configured), Some((path, found))) = (&config.cluster_id, &found)
+        && configured != found
+    {
+        anyhow::bail!(
+            "cluster.id={configured}: the data in {} belongs to the cluster {found}; give that id, or \
+             this broker a directory of its own",
+            path.display()
+        );
+    }
+    Ok(found.map(|(_, id)| id))
+}
+
+fn session_config(config: &BrokerConfig, new_cluster_id: Option<String>) -> SessionConfig {
+    let endpoints = config.listeners.iter().map(|listener| EndpointValue {
+        listener: listener.name.to_string(),
+        host: listener.advertised_host.clone(),
+        port: listener.advertised_port,
+    });
+    let is_embedded = config.etcd_endpoints.is_empty();
+    let ms = |value: i32| Duration::from_millis(u64::from(value.max(1).unsigned_abs()));
+    let (ttl, heartbeat) = if is_embedded {
+        (EMBEDDED_TTL, EMBEDDED_TTL / 3)
+    } else {
+        let ttl = ms(config.broker_session_timeout_ms);
+        // A heartbeat that is lost must not be the end.
+        let heartbeat = ms(config.broker_heartbeat_interval_ms).min(ttl / 2);
+        (ttl, heartbeat)
+    };
+    SessionConfig {
+        broker: config.node_id,
+        endpoints: endpoints.collect(),
+        rack: config.rack.clone(),
+        cluster_id: config.cluster_id.clone(),
+        new_cluster_id,
+        ttl,
+        heartbeat,
+        revoke_at_stop: !is_embedded,
+    }
+}
