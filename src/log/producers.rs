@@ -43,7 +43,8 @@ impl Log {
         if let Some(producers) = producers.as_mut() {
             return Ok(f(producers));
         }
-        let loaded = self.load_producers(self.log_end.load(Ordering::Acquire))?;
+        let end = self.log_end.load(Ordering::Acquire);
+        let loaded = self.despite_removals(|| self.load_producers(end))?;
         Ok(f(producers.insert(loaded)))
     }
 

@@ -216,6 +216,14 @@ impl Log {
         timestamp: TimestampMs,
         bound: Offset,
     ) -> Result<Option<TimestampOffset>, LogError> {
+        self.despite_removals(|| self.search_by_time(timestamp, bound))
+    }
+
+    fn search_by_time(
+        &self,
+        timestamp: TimestampMs,
+        bound: Offset,
+    ) -> Result<Option<TimestampOffset>, LogError> {
         self.check_usable()?;
         let start = self.log_start_offset();
         for segment in self.segments_with_bytes()? {
@@ -240,6 +248,26 @@ impl Log {
 
     /// The (first) record with the largest timestamp.
     pub fn offset_of_max_timestamp(&self) -> Result<Option<TimestampOffset>, LogError> {
+        self.despite_removals(|| self.search_max_timestamp())
+    }
+
+    /// Runs `f` anew where it met a segment that retention removed meanwhile.
+    pub(super) fn despite_removals<T>(
+        &self,
+        f: impl Fn() -> Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        loop {
+            let start = self.log_start_offset();
+            match f() {
+                Err(LogError::Io(error))
+                    if error.kind() == io::ErrorKind::NotFound
+                        && self.log_start_offset() > start => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn search_max_timestamp(&self) -> Result<Option<TimestampOffset>, LogError> {
         self.check_usable()?;
         let start = self.log_start_offset();
         let mut best: Option<(TimestampMs, Offset, Arc<Segment>)> = None;

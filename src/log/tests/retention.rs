@@ -592,3 +592,52 @@ fn a_segment_ends_where_its_offsets_no_longer_fit() {
     manager.clean_up();
     assert_eq!(log.log_start_offset(), end + 1);
 }
+
+#[test]
+fn whoever_looks_at_a_log_whose_segments_go_sees_a_log() {
+    let bench = Bench::new();
+    let manager = bench.open();
+    let config = TopicConfig {
+        retention_bytes: 3_000,
+        file_delete_delay_ms: 0,
+        ..config()
+    };
+    let log = bench.log(&manager, &config);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let stopped = || done.load(std::sync::atomic::Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stopped() {
+                manager.clean_up();
+            }
+        });
+        scope.spawn(|| {
+            while !stopped() {
+                let start = log.log_start_offset();
+                match log.read(start, 10_000, Offset::MAX, true) {
+                    Ok(read) => drop(batches_of(&bytes_of(&read))),
+                    Err(LogError::OffsetOutOfRange { .. }) => {
+                        assert!(log.log_start_offset() > start);
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        scope.spawn(|| {
+            while !stopped() {
+                let found = log.offset_for_timestamp(NOW, Offset::MAX).unwrap();
+                assert!(found.is_none_or(|found| found.timestamp >= NOW));
+                log.offset_of_max_timestamp().unwrap();
+            }
+        });
+        for number in 0..2_000 {
+            append(&log, record(NOW + number)).unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+    log.flush().unwrap();
+    manager.clean_up();
+    let start = log.log_start_offset();
+    assert!(start > 1_900, "{start}");
+    assert_eq!(read_all(&log, start).len() as i64, 2_000 - start);
+}
