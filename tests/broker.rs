@@ -153,6 +153,65 @@ fn records_survive_a_clean_stop_and_a_kill() {
     }
 }
 
+/// Base offsets of the segments of `t-0`.
+fn segments(broker: &Ottla) -> Vec<i64> {
+    let entries = std::fs::read_dir(broker.directory.path().join("data/t-0")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut bases: Vec<i64> = names
+        .filter_map(|name| name.strip_suffix(".log")?.parse().ok())
+        .collect();
+    bases.sort_unstable();
+    bases
+}
+
+fn wait_for_segments(broker: &Ottla, expected: &[i64]) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while segments(broker) != expected {
+        assert!(Instant::now() < end, "{:?}", segments(broker));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn old_records_go_and_stay_away() {
+    let mut broker = Ottla::start(&[
+        "log.retention.hours=1",
+        "log.retention.ms=4000",
+        "log.retention.check.interval.ms=50",
+        "log.initial.task.delay.ms=10",
+        "log.segment.delete.delay.ms=0",
+    ]);
+    let mut client = broker.connect();
+    create_topic(&mut client, "t", 1);
+    let old = Batch {
+        base_timestamp: 1_000,
+        max_timestamp: 1_000,
+        ..Batch::of(&[b"a", b"b"])
+    };
+    assert_eq!(produce(&mut client, -1, &old), (0, 0));
+    wait_for_segments(&broker, &[2]);
+    let out_of_range = |client: &mut Client, offset: i64| {
+        let response = client.request(1, 4, &fetch_body(offset, 0)).unwrap();
+        fetched(&response).0 == 1
+    };
+    assert!(out_of_range(&mut client, 1));
+    let young = Batch::of(&[b"c"]);
+    assert_eq!(produce(&mut client, -1, &young), (0, 2));
+    assert_eq!(fetch(&mut client, 2), stored(&young, 2));
+    broker.kill();
+    broker.spawn();
+    let mut client = broker.connect();
+    assert!(out_of_range(&mut client, 1));
+    // Nobody asks for the partition after a clean stop: it goes by what the stop noted.
+    assert_eq!(produce(&mut client, -1, &Batch::of(&[b"d"])), (0, 3));
+    assert_eq!(broker.stop(), Some(0));
+    broker.spawn();
+    wait_for_segments(&broker, &[4]);
+    let mut client = broker.connect();
+    assert!(out_of_range(&mut client, 3));
+    assert_eq!(produce(&mut client, -1, &old), (0, 4));
+}
+
 #[test]
 fn a_retry_of_an_idempotent_producer_gets_its_first_offset() {
     let mut broker = Ottla::start(&[]);
