@@ -267,9 +267,12 @@ impl Log {
             }
             self.log_end.store(end, Ordering::Release);
         }
-        self.sync
-            .lock()
-            .written(segment.base_offset, file, header, config.flush_messages == 1);
+        self.sync.lock().written(
+            segment.base_offset,
+            file,
+            header,
+            config.flush_messages == 1,
+        );
         writer.bytes_since_recovery_point += header.total_bytes() as u64;
         writer.appended_since_tick = true;
         writer.appended = true;
