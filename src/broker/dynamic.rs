@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::{BrokerConfig, Listener};
+use crate::log::LogManager;
 use crate::metadata::{Image, ImageListener};
 use crate::net::{ConnectionLimitValues, ConnectionLimits};
 
@@ -11,11 +12,20 @@ use crate::net::{ConnectionLimitValues, ConnectionLimits};
 pub(super) struct DynamicConfig {
     config: Arc<BrokerConfig>,
     limits: Arc<ConnectionLimits>,
+    logs: Arc<LogManager>,
 }
 
 impl DynamicConfig {
-    pub(super) fn new(config: Arc<BrokerConfig>, limits: Arc<ConnectionLimits>) -> Self {
-        Self { config, limits }
+    pub(super) fn new(
+        config: Arc<BrokerConfig>,
+        limits: Arc<ConnectionLimits>,
+        logs: Arc<LogManager>,
+    ) -> Self {
+        Self {
+            config,
+            limits,
+            logs,
+        }
     }
 }
 
@@ -26,9 +36,10 @@ impl ImageListener for DynamicConfig {
             return;
         }
         let own = own(new).unwrap_or_default();
-        self.limits.set(limits(
-            &self.config.with_dynamic(&new.broker_defaults, &own),
-        ));
+        let config = self.config.with_dynamic(&new.broker_defaults, &own);
+        self.limits.set(limits(&config));
+        let expiration = i64::from(config.producer_id_expiration_ms);
+        self.logs.set_producer_id_expiration(expiration);
     }
 }
 

@@ -113,6 +113,7 @@ impl Broker {
         metadata.add_listener(Arc::new(dynamic::DynamicConfig::new(
             Arc::clone(&config),
             Arc::clone(&limits),
+            Arc::clone(&logs),
         )));
         let context = Arc::new(Context {
             config: Arc::clone(&config),
@@ -350,6 +351,8 @@ fn log_config(config: &BrokerConfig, cluster_id: &str) -> LogManagerConfig {
         flush_start_offset_checkpoint_interval_ms: i64::from(
             config.log_flush_start_offset_checkpoint_interval_ms,
         ),
+        high_watermark_checkpoint_interval_ms: config.replica_high_watermark_checkpoint_interval_ms,
+        flush_scheduler_interval_ms: config.log_flush_scheduler_interval_ms,
         retention_check_interval_ms: config.log_retention_check_interval_ms,
         producer_id_expiration_ms: i64::from(config.producer_id_expiration_ms),
         producer_id_expiration_check_interval_ms: i64::from(

@@ -41,6 +41,8 @@ impl Fixture {
             flush_offset_checkpoint_interval_ms: 60_000,
             flush_start_offset_checkpoint_interval_ms: 60_000,
             retention_check_interval_ms: 300_000,
+            high_watermark_checkpoint_interval_ms: 5_000,
+            flush_scheduler_interval_ms: i64::MAX,
             producer_id_expiration_ms: 86_400_000,
             producer_id_expiration_check_interval_ms: 600_000,
             reserved_bytes: 0,

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -13,7 +13,7 @@ use super::claim::{ClaimedDirectory, is_dead_disk, refused};
 use super::disk::{DirectoryEntry, Disk, DiskLock, RealDisk, read_small_file, replace_file};
 use super::executor::ThreadPool;
 use super::files::FilePool;
-use super::flush::FlushQueue;
+use super::flush::{FlushQueue, FlushRounds};
 use super::log::{Log, LogError};
 use super::manager::FlushListener;
 use super::manifest::Manifest;
@@ -38,7 +38,9 @@ pub(super) struct Shared {
     pub pool: Arc<FilePool>,
     pub cache: Arc<TailCache>,
     pub clock: Arc<dyn Clock>,
-    pub producer_id_expiration_ms: i64,
+    /// May change.
+    pub producer_id_expiration_ms: Arc<AtomicI64>,
+    pub flush_rounds: FlushRounds,
     pub reserved_bytes: u64,
 }
 
@@ -58,8 +60,11 @@ pub(super) struct Directory {
     pub cache: Arc<TailCache>,
     pub clock: Arc<dyn Clock>,
     pub tasks: TaskQueue,
-    pub producer_id_expiration_ms: i64,
+    producer_id_expiration_ms: Arc<AtomicI64>,
+    pub flush_rounds: FlushRounds,
     pub flush_queue: FlushQueue,
+    /// A high watermark may have moved since they were last noted.
+    high_watermarks_moved: AtomicBool,
     room: Room,
     pub executor: Arc<ThreadPool>,
     /// The last stop was clean.
@@ -188,7 +193,9 @@ impl Directory {
             cache: Arc::clone(&shared.cache),
             clock: Arc::clone(&shared.clock),
             tasks: TaskQueue::new(Arc::clone(&shared.clock)),
-            producer_id_expiration_ms: shared.producer_id_expiration_ms,
+            producer_id_expiration_ms: Arc::clone(&shared.producer_id_expiration_ms),
+            flush_rounds: shared.flush_rounds,
+            high_watermarks_moved: AtomicBool::new(false),
             flush_queue: FlushQueue::new(),
             room: Room::new(shared.reserved_bytes),
             executor: Arc::new(ThreadPool::new(
@@ -315,7 +322,37 @@ impl Directory {
         }
     }
 
+    pub(super) fn producer_id_expiration_ms(&self) -> i64 {
+        self.producer_id_expiration_ms.load(Ordering::Relaxed)
+    }
+
+    /// Something was appended or flushed: high watermarks move.
+    pub(super) fn high_watermarks_move(&self) {
+        if !self.high_watermarks_moved.load(Ordering::Relaxed) {
+            self.high_watermarks_moved.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes the high watermarks of the open logs in `replication-offset-checkpoint`, if any moved.
+    pub(super) fn checkpoint_high_watermarks(&self) {
+        if !self.high_watermarks_moved.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let mut changed = false;
+        for log in self.logs() {
+            let partition = log.topic_partition();
+            if let Some(offset) = self.high_watermark(&log) {
+                let mut known = self.high_watermarks.lock();
+                changed |= known.insert(partition.clone(), offset) != Some(offset);
+            }
+        }
+        if changed {
+            self.write_high_watermarks(false);
+        }
+    }
+
     pub(super) fn flushed(&self, partition: &TopicPartition, offset: Offset) {
+        self.high_watermarks_move();
         if let Some(listener) = self.listener.read().as_ref() {
             listener.flushed(partition, offset);
         }

@@ -13,7 +13,9 @@ use super::directory::Directory;
 use super::disk::{DiskFile, OpenMode};
 use super::executor::{Executor, ThreadPool};
 use super::log::{Log, LogError};
+use super::manager::LogManagerConfig;
 use super::names::FileKind;
+use super::tasks::interval;
 use crate::record::BatchHeader;
 use crate::types::Offset;
 
@@ -161,17 +163,27 @@ impl Log {
 
     /// Asks for a flush later, or not at all, as the topic's `flush.messages` and `flush.ms` say.
     pub(super) fn after_append(&self, config: &crate::config::TopicConfig) {
-        let mut wait = Duration::from_millis(config.flush_ms.max(0).unsigned_abs());
-        let much = if config.flush_messages <= 1 {
-            wait = wait.min(UNASKED_FLUSH_AFTER);
+        self.directory.high_watermarks_move();
+        let waits_for_disk = config.flush_messages <= 1;
+        let much = if waits_for_disk {
             self.sync.lock().bytes >= UNASKED_FLUSH_BYTES
         } else {
             self.log_end_offset() - self.flushed_offset() >= config.flush_messages
         };
         if much {
             self.request_background_flush();
-        } else if wait < NEVER && !self.timed.swap(true, Ordering::AcqRel) {
-            let due = self.directory.clock.now() + wait;
+            return;
+        }
+        let flush_ms = Duration::from_millis(config.flush_ms.max(0).unsigned_abs());
+        if (waits_for_disk || flush_ms < NEVER) && !self.timed.swap(true, Ordering::AcqRel) {
+            let now = self.directory.clock.now();
+            let mut due = match flush_ms < NEVER {
+                true => self.directory.flush_rounds.at_or_after(now + flush_ms),
+                false => now + UNASKED_FLUSH_AFTER,
+            };
+            if waits_for_disk {
+                due = due.min(now + UNASKED_FLUSH_AFTER);
+            }
             self.directory
                 .flush_queue
                 .mark_later(due, self.files.id, self.me.clone());
@@ -200,6 +212,34 @@ impl Log {
         if let Some(log) = self.me.upgrade() {
             self.directory.flush_queue.mark_background(log);
         }
+    }
+}
+
+/// When logs are looked over for `flush.ms` (`log.flush.scheduler.interval.ms`): Kafka's scheduler has
+/// a first round after `log.initial.task.delay.ms`. Without an interval each log has its own time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FlushRounds {
+    first: Instant,
+    every: Option<Duration>,
+}
+
+impl FlushRounds {
+    pub(super) fn new(config: &LogManagerConfig, start: Instant) -> Self {
+        let every = Duration::from_millis(config.flush_scheduler_interval_ms.max(1).unsigned_abs());
+        Self {
+            first: start + interval(config.initial_task_delay_ms),
+            every: (every < NEVER).then_some(every),
+        }
+    }
+
+    /// The first round that is not before `due`.
+    pub(super) fn at_or_after(self, due: Instant) -> Instant {
+        let Some(every) = self.every else {
+            return due;
+        };
+        let past_first = due.saturating_duration_since(self.first);
+        let rounds = past_first.as_nanos().div_ceil(every.as_nanos());
+        self.first + every * u32::try_from(rounds).unwrap_or(u32::MAX)
     }
 }
 

@@ -24,6 +24,7 @@ pub(super) struct Housekeeping {
     directory: Arc<Directory>,
     recovery_points_every: Duration,
     log_starts_every: Duration,
+    high_watermarks_every: Duration,
     producer_expiry_every: Duration,
     retention_every: Duration,
 }
@@ -40,6 +41,8 @@ impl Housekeeping {
         ] {
             tasks.set(task, first);
         }
+        let high_watermarks_every = interval(config.high_watermark_checkpoint_interval_ms);
+        tasks.set(Task::HighWatermarks, high_watermarks_every);
         let entries = match directory.is_online() {
             true => directory.disk.list(&directory.path).unwrap_or_default(),
             false => Vec::new(),
@@ -54,6 +57,7 @@ impl Housekeeping {
             directory,
             recovery_points_every: interval(config.flush_offset_checkpoint_interval_ms),
             log_starts_every: interval(config.flush_start_offset_checkpoint_interval_ms),
+            high_watermarks_every,
             producer_expiry_every: interval(config.producer_id_expiration_check_interval_ms),
             retention_every: interval(config.retention_check_interval_ms),
         }
@@ -72,6 +76,7 @@ impl Housekeeping {
         match task {
             Task::RecoveryPoints => Some(self.recovery_points_every),
             Task::LogStarts => Some(self.log_starts_every),
+            Task::HighWatermarks => Some(self.high_watermarks_every),
             Task::ProducerExpiry => Some(self.producer_expiry_every),
             Task::Retention => Some(self.retention_every),
             Task::RemoveFiles(_) | Task::RemoveDirectory(_) => None,
@@ -83,6 +88,7 @@ impl Housekeeping {
         match task {
             Task::RecoveryPoints => move_recovery_points(directory, RECOVERY_POINT_BYTES),
             Task::LogStarts => directory.write_log_starts(),
+            Task::HighWatermarks => directory.checkpoint_high_watermarks(),
             Task::ProducerExpiry => {
                 for log in directory.logs() {
                     log.expire_producers();

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use super::claim::{self, ClaimedDirectory};
 use super::directory::{Directory, Owner, Shared, Slot};
 use super::disk::{Disk, RealDisk, replace_file};
 use super::files::FilePool;
-use super::flush;
+use super::flush::{self, FlushRounds};
 use super::housekeeping::Housekeeping;
 use super::inventory::PartitionOnDisk;
 use super::manifest::{Manifest, ManifestEntry, SegmentEntry};
@@ -66,6 +66,9 @@ pub struct LogManagerConfig {
     pub initial_task_delay_ms: i64,
     pub flush_offset_checkpoint_interval_ms: i64,
     pub flush_start_offset_checkpoint_interval_ms: i64,
+    pub high_watermark_checkpoint_interval_ms: i64,
+    /// How often logs are looked over for `flush.ms`; the largest value: each at its own time.
+    pub flush_scheduler_interval_ms: i64,
     pub retention_check_interval_ms: i64,
     pub producer_id_expiration_ms: i64,
     pub producer_id_expiration_check_interval_ms: i64,
@@ -138,7 +141,8 @@ impl LogManager {
         let shared = Shared {
             pool: Arc::new(FilePool::new(Arc::clone(&disk), open_files_max())),
             cache: Arc::new(TailCache::new(config.tail_cache_bytes)),
-            producer_id_expiration_ms: config.producer_id_expiration_ms,
+            producer_id_expiration_ms: Arc::new(AtomicI64::new(config.producer_id_expiration_ms)),
+            flush_rounds: FlushRounds::new(&config, clock.now()),
             reserved_bytes: config.reserved_bytes,
             clock,
             disk,
@@ -208,6 +212,12 @@ impl LogManager {
                 let _ = thread.join();
             }
         }
+    }
+
+    /// `producer.id.expiration.ms` has changed; counts from the next look at the producers on.
+    pub fn set_producer_id_expiration(&self, ms: i64) {
+        let expiration = &self.shared.producer_id_expiration_ms;
+        expiration.store(ms, Ordering::Relaxed);
     }
 
     pub fn set_flush_listener(&self, listener: Arc<dyn FlushListener>) {

@@ -52,7 +52,7 @@ impl Log {
     pub(super) fn expire_producers(&self) {
         let now = self.directory.clock.wall_ms();
         if let Some(producers) = self.producers.lock().as_mut() {
-            producers.expire(now, self.directory.producer_id_expiration_ms);
+            producers.expire(now, self.directory.producer_id_expiration_ms());
         }
     }
 
@@ -89,7 +89,7 @@ impl Log {
         }
         producers.expire(
             self.directory.clock.wall_ms(),
-            self.directory.producer_id_expiration_ms,
+            self.directory.producer_id_expiration_ms(),
         );
         Ok(producers)
     }

@@ -13,6 +13,7 @@ use crate::time::{Clock, Deadlines};
 pub(super) enum Task {
     RecoveryPoints,
     LogStarts,
+    HighWatermarks,
     ProducerExpiry,
     Retention,
     /// Files of segments that are no longer any log's.

@@ -125,7 +125,7 @@ keys! { CLUSTER:
         "Bytes that a replica fetches at once, beyond the first batch.";
     INT "replica.fetch.wait.max.ms" = "500", Any, A, ReadOnly,
         "Longest time that a replica's fetch waits for bytes.";
-    LONG "replica.high.watermark.checkpoint.interval.ms" = "5000", Any, A, ReadOnly,
+    LONG "replica.high.watermark.checkpoint.interval.ms" = "5000", Any, Y, ReadOnly,
         "How often the high watermarks are written to disk.";
     LONG "replica.lag.time.max.ms" = "30000", Any, A, ReadOnly,
         "Time after which a replica that has not caught up leaves the in-sync replicas.";

@@ -5,7 +5,9 @@ use parking_lot::{Condvar, Mutex};
 
 use super::support::*;
 use crate::config::TopicConfig;
-use crate::log::{FlushListener, Log};
+use crate::log::flush::FlushRounds;
+use crate::log::{FlushListener, Log, LogManager, LogManagerConfig};
+use crate::time::{Clock, ManualClock, SystemClock};
 use crate::types::{Offset, TopicPartition};
 
 /// Hears of flushes and lets a test wait for them.
@@ -153,4 +155,52 @@ fn a_topic_that_begins_to_wait_for_the_disk_is_flushed_at_once() {
     assert_eq!(logs[0].flushed_offset(), 0);
     logs[0].set_config(Arc::new(TopicConfig::default()));
     heard.wait_for(&partition(), 1);
+}
+
+#[test]
+fn a_flush_time_is_kept_at_the_rounds_of_the_scheduler() {
+    let clock = ManualClock::new(0);
+    let start = clock.now();
+    let rounds = |initial_task_delay_ms, flush_scheduler_interval_ms| {
+        let config = LogManagerConfig {
+            initial_task_delay_ms,
+            flush_scheduler_interval_ms,
+            ..manager_config(std::path::Path::new("/"))
+        };
+        let rounds = FlushRounds::new(&config, start);
+        move |due_ms| {
+            let due = start + Duration::from_millis(due_ms);
+            (rounds.at_or_after(due) - start).as_millis()
+        }
+    };
+    let at = rounds(30_000, 1_000);
+    assert_eq!([at(5), at(30_000), at(30_001)], [30_000, 30_000, 31_000]);
+    assert_eq!(at(86_400_000_000), 86_400_000_000);
+    let each_at_its_own = rounds(30_000, i64::MAX);
+    assert_eq!(each_at_its_own(5), 5);
+}
+
+#[test]
+fn high_watermarks_are_noted_from_time_to_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = LogManagerConfig {
+        high_watermark_checkpoint_interval_ms: 20,
+        ..manager_config(directory.path())
+    };
+    let manager = LogManager::open(config, Arc::new(SystemClock)).unwrap();
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    append(&log, batch(1_000, &[b"a", b"b"])).unwrap();
+    log.flush().unwrap();
+    let path = directory.path().join("replication-offset-checkpoint");
+    let start = SystemClock.now();
+    while !std::fs::read_to_string(&path).is_ok_and(|text| text.ends_with("topic 0 2\n")) {
+        assert!(start.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Nothing moved: nothing is written.
+    std::fs::remove_file(&path).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!path.exists());
 }
