@@ -6,49 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{Client, Ottla, create_topic, frame, hex, string};
-
-/// Walks a response.
-struct Answer(Vec<u8>, usize);
-
-impl Answer {
-    fn take(&mut self, count: usize) -> Vec<u8> {
-        let at = self.1;
-        self.1 += count;
-        self.0[at..self.1].to_vec()
-    }
-
-    fn i16(&mut self) -> i16 {
-        i16::from_be_bytes(self.take(2).try_into().unwrap())
-    }
-
-    fn i32(&mut self) -> i32 {
-        i32::from_be_bytes(self.take(4).try_into().unwrap())
-    }
-
-    fn i64(&mut self) -> i64 {
-        i64::from_be_bytes(self.take(8).try_into().unwrap())
-    }
-
-    /// A nullable string; null is "".
-    fn string(&mut self) -> String {
-        let length = usize::try_from(self.i16()).unwrap_or(0);
-        String::from_utf8(self.take(length)).unwrap()
-    }
-
-    fn bytes(&mut self) -> Vec<u8> {
-        let length = usize::try_from(self.i32()).unwrap_or(0);
-        self.take(length)
-    }
-
-    fn end(&self) {
-        assert_eq!(self.1, self.0.len(), "bytes are left: {:?}", self.0);
-    }
-}
-
-fn ask(client: &mut Client, api: i16, version: i16, body: &[u8]) -> Answer {
-    Answer(client.request(api, version, body).expect("an answer"), 0)
-}
+use support::{Answer, Client, Ottla, ask, create_topic, frame, hex, string};
 
 fn nullable(text: Option<&str>) -> Vec<u8> {
     text.map_or_else(|| hex("ffff"), string)
@@ -331,7 +289,7 @@ fn two_members_share_a_group_and_one_leaves() {
     let rejoined = join(&mut a, "g", &first, None);
     assert_eq!((rejoined.error, rejoined.generation), (0, 2));
     assert_eq!(rejoined.members.len(), 2);
-    let follower = joined(Answer(b.receive().unwrap()[4..].to_vec(), 0));
+    let follower = joined(Answer::of(b.receive().unwrap()[4..].to_vec()));
     assert_eq!((follower.generation, &follower.leader), (2, &first));
     assert!(follower.members.is_empty());
     assert_eq!(
@@ -424,7 +382,7 @@ fn pipelined_commits_are_applied_in_order() {
     client.send_raw(&frames);
     for _ in 0..300 {
         let answer = client.receive().unwrap()[4..].to_vec();
-        assert_eq!(committed(Answer(answer, 0)), 0);
+        assert_eq!(committed(Answer::of(answer)), 0);
     }
     assert_eq!(fetch_offset(&mut client, "p").1, 299);
 }

@@ -324,6 +324,13 @@ impl BrokerConfig {
         if self.values.get("log.retention.ms") == Some("0") {
             return fail("log.retention.ms", "give -1 or at least 1");
         }
+        let protocols = read.list("group.coordinator.rebalance.protocols");
+        if !protocols.iter().any(|protocol| protocol == "classic") {
+            return fail(
+                "group.coordinator.rebalance.protocols",
+                "keep classic among them: it cannot be switched off",
+            );
+        }
         if self.default_replication_factor < 1 {
             return fail("default.replication.factor", "give at least 1");
         }

@@ -30,10 +30,6 @@ pub(super) fn load(
 ) -> Result<LoadedConfig, ConfigError> {
     let env: Vec<(String, String)> = env.collect();
     let mut raw = BTreeMap::new();
-    match file {
-        Some(path) => raw.extend(properties::parse(&read(path)?)),
-        None => raw.extend(properties::parse(BUILT_IN)),
-    }
     raw.extend(environment::keys(env.iter().cloned()));
     for text in overrides {
         let (key, value) = text
@@ -41,6 +37,17 @@ pub(super) fn load(
             .ok_or_else(|| ConfigError::new("--override", text.as_str(), "give it as key=value"))?;
         raw.insert(key.trim().to_string(), value.trim().to_string());
     }
+    let mut underneath: BTreeMap<String, String> = BTreeMap::new();
+    match file {
+        Some(path) => underneath.extend(properties::parse(&read(path)?)),
+        None => {
+            underneath.extend(properties::parse(BUILT_IN));
+            // Nobody wrote these: whoever uses the other name of the same thing is meant.
+            underneath.retain(|key, _| !other_name(key).is_some_and(|name| raw.contains_key(name)));
+        }
+    }
+    underneath.extend(raw);
+    let raw = underneath;
     let providers = Providers::of(&raw, &env);
     let mut statics = BTreeMap::new();
     for (key, value) in &raw {
@@ -55,6 +62,15 @@ pub(super) fn load(
         ignored,
         warnings,
     })
+}
+
+/// What a key of the built-in configuration is called as well.
+fn other_name(key: &str) -> Option<&'static str> {
+    match key {
+        "node.id" => Some("broker.id"),
+        "log.dirs" => Some("log.dir"),
+        _ => None,
+    }
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {

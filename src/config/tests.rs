@@ -137,6 +137,10 @@ fn a_wrong_value_names_key_value_and_fix() {
             "log.retention.ms=0: give -1 or at least 1",
         ),
         (
+            "group.coordinator.rebalance.protocols=consumer",
+            "group.coordinator.rebalance.protocols=consumer: keep classic among them: it cannot be switched off",
+        ),
+        (
             "max.connections.per.ip=0",
             "max.connections.per.ip=0: 0 is allowed only beside max.connections.per.ip.overrides",
         ),

@@ -120,6 +120,11 @@ impl Ottla {
         }
     }
 
+    /// What the next start is given instead.
+    pub fn set_overrides(&mut self, overrides: &[&str]) {
+        self.overrides = overrides.iter().map(|&text| text.to_owned()).collect();
+    }
+
     /// What the broker printed.
     pub fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("broker.log")).unwrap_or_default()
@@ -261,6 +266,71 @@ fn read_or_closed(stream: &mut TcpStream, buffer: &mut [u8]) -> Option<()> {
             _ => panic!("no answer: {error}"),
         },
     }
+}
+
+/// Walks a response.
+pub struct Answer(Vec<u8>, usize);
+
+impl Answer {
+    pub fn of(bytes: Vec<u8>) -> Self {
+        Self(bytes, 0)
+    }
+
+    pub fn take(&mut self, count: usize) -> Vec<u8> {
+        let at = self.1;
+        self.1 += count;
+        self.0[at..self.1].to_vec()
+    }
+
+    pub fn i16(&mut self) -> i16 {
+        i16::from_be_bytes(self.take(2).try_into().unwrap())
+    }
+
+    pub fn i32(&mut self) -> i32 {
+        i32::from_be_bytes(self.take(4).try_into().unwrap())
+    }
+
+    pub fn i64(&mut self) -> i64 {
+        i64::from_be_bytes(self.take(8).try_into().unwrap())
+    }
+
+    /// A count or a length of a flexible version; null and empty are 0.
+    pub fn compact(&mut self) -> usize {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let byte = self.take(1)[0];
+            value |= usize::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        value.saturating_sub(1)
+    }
+
+    /// A nullable string; null is "".
+    pub fn string(&mut self) -> String {
+        let length = usize::try_from(self.i16()).unwrap_or(0);
+        String::from_utf8(self.take(length)).unwrap()
+    }
+
+    pub fn bytes(&mut self) -> Vec<u8> {
+        let length = usize::try_from(self.i32()).unwrap_or(0);
+        self.take(length)
+    }
+
+    /// Bytes that are left.
+    pub fn rest(&self) -> usize {
+        self.0.len() - self.1
+    }
+
+    pub fn end(&self) {
+        assert_eq!(self.1, self.0.len(), "bytes are left: {:?}", self.0);
+    }
+}
+
+/// A request and its answer.
+pub fn ask(client: &mut Client, api: i16, version: i16, body: &[u8]) -> Answer {
+    Answer(client.request(api, version, body).expect("an answer"), 0)
 }
 
 /// A request frame: length, header (client id `t`) and body. `flexible` adds the header's empty tags.
