@@ -5,7 +5,10 @@
 //! database is done. A start on an empty disk costs two syncs (the commit, the directory), every later
 //! transaction one, and one more each time that the file doubles.
 //!
-//! A full disk fails a transaction and passes. A failed sync does not: the kernel may have called clean
+//! A full disk fails a transaction and passes. What the file grows by is taken from a reserve beside it
+//! then, so that a start and small changes go on for long after the disk is full: redb gives back what
+//! it does not use when it is closed, and asks for it again.
+//! A failed sync does not: the kernel may have called clean
 //! what it lost, so that a second one would succeed and lie. From then on nothing is written any more.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -18,6 +21,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use redb::StorageBackend;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+
+/// Enough for a registry of some thousand partitions to be changed now and then.
+const RESERVE_BYTES: u64 = 1 << 20;
+const RESERVE_STEP_BYTES: u64 = 64 << 10;
 
 /// The open file, shared with redb.
 #[derive(Debug, Clone)]
@@ -34,16 +41,77 @@ struct Inner {
     syncs: AtomicU64,
     /// A sync failed.
     lost: AtomicBool,
+    /// Room that is given up where the disk has none left.
+    reserve: Reserve,
+    /// What is written now has to be, for the broker to start: it may have all of the reserve.
+    vital: AtomicBool,
     #[cfg(test)]
     pub(super) faults: Faults,
+}
+
+/// A file that does nothing but take room.
+#[derive(Debug)]
+struct Reserve {
+    path: PathBuf,
+    bytes: AtomicU64,
+}
+
+impl Reserve {
+    fn new(path: PathBuf) -> Self {
+        let bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        Self {
+            path,
+            bytes: AtomicU64::new(bytes),
+        }
+    }
+
+    /// Makes it whole where it is not. Tried again with the next transaction if there is no room now.
+    fn fill(&self) {
+        if self.bytes.load(Ordering::Relaxed) >= RESERVE_BYTES {
+            return;
+        }
+        let filled = || -> io::Result<()> {
+            let file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&self.path)?;
+            let flags = FallocateFlags::empty();
+            Ok(rustix::fs::fallocate(&file, flags, 0, RESERVE_BYTES)?)
+        };
+        if filled().is_ok() {
+            self.bytes.store(RESERVE_BYTES, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives back so many bytes and a little more; false if it has none above `floor`.
+    fn give(&self, bytes: u64, floor: u64) -> bool {
+        let had = self.bytes.load(Ordering::Relaxed);
+        if had <= floor {
+            return false;
+        }
+        let given = bytes.saturating_add(RESERVE_STEP_BYTES);
+        let left = had.saturating_sub(given).max(floor);
+        let given = || {
+            OpenOptions::new()
+                .write(true)
+                .open(&self.path)?
+                .set_len(left)
+        };
+        if given().is_err() {
+            return false;
+        }
+        self.bytes.store(left, Ordering::Relaxed);
+        true
+    }
 }
 
 /// What a test wants the disk to answer.
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// The disk has no room for a file that grows.
-    pub(super) full: AtomicBool,
+    /// Bytes at which the file is when there is no more room for it; 0: the disk is not full.
+    full_at: AtomicU64,
     /// Syncs fail.
     pub(super) sync: AtomicBool,
 }
@@ -82,6 +150,8 @@ impl DatabaseFile {
             named: AtomicBool::new(named),
             syncs: AtomicU64::new(0),
             lost: AtomicBool::new(false),
+            reserve: Reserve::new(path.with_extension("reserve")),
+            vital: AtomicBool::new(true),
             #[cfg(test)]
             faults: Faults::default(),
         })))
@@ -100,6 +170,30 @@ impl DatabaseFile {
     #[cfg(test)]
     pub(super) fn faults(&self) -> &Faults {
         &self.0.faults
+    }
+
+    /// From now on the disk is full, or has room again.
+    #[cfg(test)]
+    pub(super) fn set_full(&self, full: bool) {
+        let bytes = self.0.file.metadata().unwrap().len().max(1);
+        let full_at = if full { bytes } else { 0 };
+        self.0.faults.full_at.store(full_at, Ordering::Relaxed);
+    }
+
+    #[cfg(not(test))]
+    fn grow(&self, len: u64) -> Result<(), Errno> {
+        rustix::fs::fallocate(&self.0.file, FallocateFlags::empty(), 0, len)
+    }
+
+    /// On a disk that is full only what the reserve gave up is there to grow into.
+    #[cfg(test)]
+    fn grow(&self, len: u64) -> Result<(), Errno> {
+        let given = RESERVE_BYTES - self.0.reserve.bytes.load(Ordering::Relaxed);
+        let full_at = self.0.faults.full_at.load(Ordering::Relaxed);
+        if full_at > 0 && len > full_at + given {
+            return Err(Errno::NOSPC);
+        }
+        rustix::fs::fallocate(&self.0.file, FallocateFlags::empty(), 0, len)
     }
 
     fn check_not_lost(&self) -> io::Result<()> {
@@ -126,6 +220,12 @@ impl DatabaseFile {
             );
             self.0.lost.store(true, Ordering::Relaxed);
         })
+    }
+
+    /// Whether the next writes may have all of the reserve: those of opening the database, and of the
+    /// first transaction, by which the broker registers. What clients ask for must not take it all.
+    pub(super) fn set_vital(&self, vital: bool) {
+        self.0.vital.store(vital, Ordering::Relaxed);
     }
 
     /// From now on what redb asks for is done. To be called before a commit.
@@ -179,14 +279,21 @@ impl StorageBackend for DatabaseFile {
     /// not fail because the disk is full.
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
         self.check_not_lost()?;
-        if len > self.len()? {
-            #[cfg(test)]
-            if self.0.faults.full.load(Ordering::Relaxed) {
-                return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        let before = self.len()?;
+        if len > before {
+            let floor = match self.0.vital.load(Ordering::Relaxed) {
+                true => 0,
+                false => RESERVE_BYTES / 2,
+            };
+            let mut grown = self.grow(len);
+            if matches!(grown, Err(Errno::NOSPC | Errno::DQUOT))
+                && self.0.reserve.give(len - before, floor)
+            {
+                grown = self.grow(len);
             }
-            match rustix::fs::fallocate(&self.0.file, FallocateFlags::empty(), 0, len) {
+            match grown {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                reserved => return Ok(reserved?),
+                grown => return Ok(grown?),
             }
         }
         self.0.file.set_len(len)
@@ -196,7 +303,13 @@ impl StorageBackend for DatabaseFile {
         if self.is_new() {
             return Ok(());
         }
-        self.synced(|| self.0.file.sync_data())
+        self.synced(|| self.0.file.sync_data())?;
+        #[cfg(test)]
+        if self.0.faults.full_at.load(Ordering::Relaxed) > 0 {
+            return Ok(());
+        }
+        self.0.reserve.fill();
+        Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {

@@ -402,8 +402,7 @@ mod tests {
             }
             let full = |full| {
                 registry.call(move |store| {
-                    let faults = store.file().faults();
-                    faults.full.store(full, Ordering::Relaxed);
+                    store.file().set_full(full);
                     Ok(())
                 })
             };
@@ -431,6 +430,36 @@ mod tests {
             let (again, _) = open(&path).await;
             assert!(again.get("/b").await.unwrap().is_some());
         }
+    }
+
+    /// redb gives back room when it is closed and asks for it at the next start.
+    #[tokio::test]
+    async fn a_start_on_a_full_disk_takes_room_from_the_reserve() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("registry.redb");
+        let reserve = directory.path().join("registry.reserve");
+        let (registry, _) = open(&path).await;
+        registry.txn(vec![], vec![put("/a", 0)]).await.unwrap();
+        let bytes = || std::fs::metadata(&reserve).unwrap().len();
+        assert_eq!(bytes(), 1 << 20);
+        let full = |full| {
+            registry.call(move |store| {
+                store.file().set_full(full);
+                Ok(())
+            })
+        };
+        full(true).await.unwrap();
+        let value = Bytes::from(vec![7; 200 << 10]);
+        let op = Op::Put {
+            key: "/b".to_owned(),
+            value,
+            lease: 0,
+        };
+        registry.txn(vec![], vec![op]).await.unwrap();
+        assert!((300 << 10..900 << 10).contains(&bytes()), "{}", bytes());
+        full(false).await.unwrap();
+        registry.txn(vec![], vec![put("/c", 0)]).await.unwrap();
+        assert_eq!(bytes(), 1 << 20);
     }
 
     #[tokio::test]

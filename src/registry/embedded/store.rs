@@ -94,7 +94,10 @@ impl Store {
             return Ok(());
         }
         self.file.restart_if_unnamed().map_err(storage)?;
-        let (database, found) = open_database(&self.file)?;
+        self.file.set_vital(true);
+        let opened = open_database(&self.file);
+        self.file.set_vital(false);
+        let (database, found) = opened?;
         tracing::info!("the registry's database is open again");
         self.database = Some(database);
         for lease in self.leases.values_mut() {
@@ -285,6 +288,7 @@ impl Store {
         self.file.begin_syncing();
         transaction.commit().map_err(storage)?;
         self.file.name().map_err(storage)?;
+        self.file.set_vital(false);
         self.committed(revision, changes);
         Ok(())
     }
