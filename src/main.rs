@@ -20,6 +20,9 @@ const EXIT_NO_DIRECTORY: i32 = 1;
 fn main() -> ExitCode {
     limit_heap_arenas();
     let arguments = Arguments::of_process();
+    if let Some(command) = &arguments.command {
+        return command.run();
+    }
     logging::init(|name| std::env::var(name).ok());
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,

@@ -22,6 +22,7 @@ mod files;
 mod flush;
 mod housekeeping;
 mod index;
+pub mod inspect;
 mod inventory;
 mod leader_epochs;
 #[allow(clippy::module_inception)] // Kafka's word for it

@@ -252,6 +252,43 @@ impl ProducerState {
 
     /// Reads a snapshot; `None` if it is damaged.
     pub(crate) fn from_snapshot(bytes: &[u8]) -> Option<Self> {
+        let mut producers = BTreeMap::new();
+        for entry in SnapshotEntry::read_all(bytes)? {
+            let mut batches = VecDeque::new();
+            if entry.last_offset >= 0 {
+                batches.push_back(entry.last_batch());
+            }
+            let state = ProducerEntry {
+                epoch: entry.producer_epoch,
+                last_timestamp: entry.last_timestamp,
+                coordinator_epoch: entry.coordinator_epoch,
+                transaction_start: entry.transaction_start(),
+                batches,
+            };
+            producers.insert(entry.producer_id, state);
+        }
+        Some(Self { producers })
+    }
+}
+
+/// One producer as it stands in a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SnapshotEntry {
+    pub producer_id: ProducerId,
+    pub producer_epoch: ProducerEpoch,
+    pub last_sequence: i32,
+    /// −1 if nothing is known of its last batch.
+    pub last_offset: Offset,
+    pub offset_delta: i32,
+    pub last_timestamp: TimestampMs,
+    pub coordinator_epoch: i32,
+    /// −1: no open transaction.
+    transaction_start: Offset,
+}
+
+impl SnapshotEntry {
+    /// In the order of the file; `None` if it is damaged.
+    pub(crate) fn read_all(bytes: &[u8]) -> Option<Vec<Self>> {
         let mut reader = Reader(bytes);
         let version = i16::from_be_bytes(reader.take()?);
         let crc = u32::from_be_bytes(reader.take()?);
@@ -262,35 +299,37 @@ impl ProducerState {
         if reader.0.len() / SNAPSHOT_ENTRY_BYTES < count {
             return None;
         }
-        let mut producers = BTreeMap::new();
-        for _ in 0..count {
-            let id = i64::from_be_bytes(reader.take()?);
-            let epoch = i16::from_be_bytes(reader.take()?);
-            let last_sequence = i32::from_be_bytes(reader.take()?);
-            let last_offset = i64::from_be_bytes(reader.take()?);
-            let offset_delta = i32::from_be_bytes(reader.take()?);
-            let last_timestamp = i64::from_be_bytes(reader.take()?);
-            let coordinator_epoch = i32::from_be_bytes(reader.take()?);
-            let transaction_start = i64::from_be_bytes(reader.take()?);
-            let mut batches = VecDeque::new();
-            if last_offset >= 0 {
-                batches.push_back(BatchMetadata {
-                    last_sequence,
-                    last_offset,
-                    offset_delta,
-                    timestamp: last_timestamp,
-                });
-            }
-            let entry = ProducerEntry {
-                epoch,
-                last_timestamp,
-                coordinator_epoch,
-                transaction_start: (transaction_start >= 0).then_some(transaction_start),
-                batches,
-            };
-            producers.insert(id, entry);
+        (0..count).map(|_| Self::read(&mut reader)).collect()
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            producer_id: i64::from_be_bytes(reader.take()?),
+            producer_epoch: i16::from_be_bytes(reader.take()?),
+            last_sequence: i32::from_be_bytes(reader.take()?),
+            last_offset: i64::from_be_bytes(reader.take()?),
+            offset_delta: i32::from_be_bytes(reader.take()?),
+            last_timestamp: i64::from_be_bytes(reader.take()?),
+            coordinator_epoch: i32::from_be_bytes(reader.take()?),
+            transaction_start: i64::from_be_bytes(reader.take()?),
+        })
+    }
+
+    pub(crate) fn transaction_start(&self) -> Option<Offset> {
+        (self.transaction_start >= 0).then_some(self.transaction_start)
+    }
+
+    pub(crate) fn first_sequence(&self) -> i32 {
+        self.last_batch().first_sequence()
+    }
+
+    fn last_batch(&self) -> BatchMetadata {
+        BatchMetadata {
+            last_sequence: self.last_sequence,
+            last_offset: self.last_offset,
+            offset_delta: self.offset_delta,
+            timestamp: self.last_timestamp,
         }
-        Some(Self { producers })
     }
 }
 

@@ -7,6 +7,7 @@ mod damage;
 mod disks;
 mod faults;
 mod flushing;
+mod inspect;
 mod model;
 mod producers;
 mod recovery;

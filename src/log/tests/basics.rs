@@ -101,7 +101,10 @@ fn a_directory_for_kafkas_tools() {
             .log(&partition(), TOPIC_ID, small_segments())
             .unwrap();
         for number in 0..40_i32 {
-            let value = vec![7; 10 + number as usize * 8];
+            // Any bytes, also such as are no text.
+            let value: Vec<u8> = (0..10 + number * 8)
+                .map(|at| ((at * at * 7 + at * 191 + number * 37) >> 2) as u8)
+                .collect();
             let time = 1_700_000_000_000 + i64::from(number * 1_000);
             let codec = match number % 5 {
                 1 => crate::types::Compression::Gzip,
@@ -134,7 +137,8 @@ fn a_directory_for_kafkas_tools() {
     for topic in ["topic", "crashed"] {
         let partition = TopicPartition::new(topic, 0);
         let log = manager.log(&partition, TOPIC_ID, small_segments()).unwrap();
-        append(&log, batch(1_700_000_100_000, &[b"after recovery"])).unwrap();
+        log.append(batch(1_700_000_100_000, &[b"after recovery"]), 1, now())
+            .unwrap();
     }
     manager.close();
 }

@@ -1,8 +1,11 @@
-//! Arguments.
+//! Arguments and subcommands.
+
+mod log;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 /// A Kafka broker in one small native binary.
 ///
@@ -10,7 +13,7 @@ use clap::Parser;
 /// configuration that listens on 127.0.0.1:9092), then from KAFKA_* environment names
 /// (KAFKA_NUM_PARTITIONS is num.partitions), then from --override.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
-#[command(name = "ottla", version)]
+#[command(name = "ottla", version, args_conflicts_with_subcommands = true)]
 pub struct Arguments {
     /// Kafka's configuration file.
     #[arg(value_name = "server.properties")]
@@ -19,12 +22,33 @@ pub struct Arguments {
     /// Sets one key, whatever the file and the environment say; can be given many times.
     #[arg(long = "override", value_name = "key=value")]
     pub overrides: Vec<String>,
+
+    /// Something else than a broker.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What there is beside the broker.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Looks at the files of logs, of a broker that runs or has stopped. Changes nothing.
+    #[command(subcommand)]
+    Log(log::LogCommand),
 }
 
 impl Arguments {
     /// The arguments of this process; prints help, version or what is wrong with them, and exits.
     pub fn of_process() -> Self {
         Self::parse()
+    }
+}
+
+impl Command {
+    /// Runs to its end. Failure means that damage was found, or that nothing could be read.
+    pub fn run(&self) -> ExitCode {
+        match self {
+            Self::Log(command) => command.run(),
+        }
     }
 }
 
@@ -48,8 +72,20 @@ mod tests {
         .unwrap();
         assert_eq!(all.file, Some(PathBuf::from("server.properties")));
         assert_eq!(all.overrides, ["node.id=2", "log.dirs=/a=b"]);
+        assert_eq!(all.command, None);
         assert!(parse(&["ottla", "--overide", "x=y"]).is_err());
         let version = parse(&["ottla", "--version"]).unwrap_err().to_string();
         assert_eq!(version.trim(), concat!("ottla ", env!("CARGO_PKG_VERSION")));
+    }
+
+    #[test]
+    fn the_log_tools_are_subcommands() {
+        let parse = |arguments: &[&str]| Arguments::try_parse_from(arguments);
+        let dump = parse(&["ottla", "log", "dump", "--deep-iteration", "a.log", "dir"]).unwrap();
+        assert!(matches!(dump.command, Some(Command::Log(_))));
+        assert!(parse(&["ottla", "log", "verify", "--json", "dir"]).is_ok());
+        assert!(parse(&["ottla", "log", "verify"]).is_err());
+        assert!(parse(&["ottla", "log", "dump", "--files", "a.log,b.index"]).is_ok());
+        assert!(parse(&["ottla", "--override", "a=b", "log", "verify", "dir"]).is_err());
     }
 }
