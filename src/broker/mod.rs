@@ -102,6 +102,10 @@ impl Broker {
         replicas.miss_dead_directories();
         let at_a_time = usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1);
         replicas.recover_in_background(at_a_time);
+        if let Ok(ms @ 1..) = u64::try_from(config.log_scrub_interval_ms) {
+            logs.start_scrub(Duration::from_millis(ms))
+                .context("start to scrub the log directories")?;
+        }
         let groups = Arc::new(GroupCoordinator::new(
             &config,
             Arc::clone(&metadata),

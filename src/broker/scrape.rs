@@ -85,6 +85,10 @@ impl ScrapeSource for Source {
         states.into_iter().map(sample).collect()
     }
 
+    fn damage_found(&self) -> u64 {
+        self.context.replicas.damage_found()
+    }
+
     fn partitions(&self) -> Vec<PartitionSample> {
         let image = self.context.metadata.current();
         let of_topic = |topic: &Arc<Topic>| {

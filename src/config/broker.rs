@@ -119,6 +119,8 @@ pub struct BrokerConfig {
     pub log_flush_offset_checkpoint_interval_ms: i32,
     /// Room that users' records leave free on each disk.
     pub log_dir_reserved_bytes: i64,
+    /// Zero or less: closed segments are not scrubbed.
+    pub log_scrub_interval_ms: i64,
     pub log_flush_start_offset_checkpoint_interval_ms: i32,
     pub log_flush_scheduler_interval_ms: i64,
     pub log_retention_check_interval_ms: i64,
@@ -256,6 +258,7 @@ impl BrokerConfig {
                 .int("producer.id.expiration.check.interval.ms"),
             log_initial_task_delay_ms: read.long("log.initial.task.delay.ms"),
             log_dir_reserved_bytes: read.long("log.dir.reserved.bytes"),
+            log_scrub_interval_ms: read.long("log.scrub.interval.ms"),
             log_flush_offset_checkpoint_interval_ms: read
                 .int("log.flush.offset.checkpoint.interval.ms"),
             log_flush_start_offset_checkpoint_interval_ms: read

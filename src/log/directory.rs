@@ -309,6 +309,12 @@ impl Directory {
     }
 
     /// How far retention may go in a log; `None` where nobody answers for the partition any more.
+    /// Has a log opened that is not; false if nobody does.
+    pub(super) fn open_partition(&self, partition: &TopicPartition) -> bool {
+        let listener = self.listener.read().clone();
+        listener.is_some_and(|listener| listener.open(partition))
+    }
+
     pub(super) fn high_watermark(&self, log: &Log) -> Option<Offset> {
         match self.listener() {
             Some(listener) => listener.high_watermark(log.topic_partition()),

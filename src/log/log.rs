@@ -318,6 +318,13 @@ impl Log {
         view.segments.iter().map(|segment| segment.bytes()).sum()
     }
 
+    /// Damaged places that are known. Does not block.
+    pub fn damaged_places(&self) -> usize {
+        let segments = self.view.lock().segments.clone();
+        let places = segments.iter().filter_map(|segment| segment.damage());
+        places.map(|places| places.len()).sum()
+    }
+
     pub fn segment_count(&self) -> usize {
         self.view.lock().segments.len()
     }

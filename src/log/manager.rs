@@ -18,6 +18,7 @@ use super::inventory::PartitionOnDisk;
 use super::manifest::{Manifest, ManifestEntry, SegmentEntry};
 use super::names;
 use super::recovery::Opening;
+use super::scrub::{self, ScrubStop};
 use super::segment::{Findings, LogFiles};
 use super::tail_cache::TailCache;
 use super::tasks::{Task, interval};
@@ -95,6 +96,7 @@ pub struct LogManager {
     housekeeping: Vec<Arc<Housekeeping>>,
     log_ids: AtomicU64,
     damage_found: Arc<AtomicU64>,
+    scrub_stop: Arc<ScrubStop>,
     /// Held while a new partition is given to a directory.
     placing: Mutex<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -171,6 +173,7 @@ impl LogManager {
             housekeeping,
             log_ids: AtomicU64::new(0),
             damage_found: Arc::default(),
+            scrub_stop: Arc::default(),
             placing: Mutex::new(()),
             threads: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
@@ -203,6 +206,7 @@ impl LogManager {
     }
 
     fn stop_threads(&self) {
+        self.scrub_stop.stop();
         for directory in &self.directories {
             directory.tasks.stop();
             directory.flush_queue.stop();
@@ -218,6 +222,26 @@ impl LogManager {
     pub fn set_producer_id_expiration(&self, ms: i64) {
         let expiration = &self.shared.producer_id_expiration_ms;
         expiration.store(ms, Ordering::Relaxed);
+    }
+
+    /// Has closed segments read from time to time and their CRCs checked.
+    pub fn start_scrub(&self, interval: std::time::Duration) -> io::Result<()> {
+        let mut threads = self.threads.lock();
+        for directory in &self.directories {
+            let (directory, stop) = (Arc::clone(directory), Arc::clone(&self.scrub_stop));
+            let name = format!("log-scrub-{}", directory.number);
+            threads.push(
+                std::thread::Builder::new()
+                    .name(name)
+                    .spawn(move || scrub::run(&directory, interval, &stop))?,
+            );
+        }
+        Ok(())
+    }
+
+    /// Damaged places that were found in logs since the start.
+    pub fn damage_found(&self) -> u64 {
+        self.damage_found.load(Ordering::Relaxed)
     }
 
     pub fn set_flush_listener(&self, listener: Arc<dyn FlushListener>) {

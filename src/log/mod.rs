@@ -36,6 +36,7 @@ mod read;
 mod recovery;
 mod retention;
 mod room;
+mod scrub;
 mod segment;
 mod segment_index;
 mod segment_read;

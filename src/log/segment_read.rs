@@ -14,16 +14,20 @@ use super::walk::{Located, WalkError, Walker, header_at};
 use crate::types::{Offset, TimestampMs};
 
 impl Segment {
+    pub(crate) fn survey_plan(&self) -> SurveyPlan {
+        SurveyPlan {
+            base_offset: self.base_offset,
+            bytes: self.bytes(),
+            end_offset: self.end_offset(),
+            dense_end: false,
+        }
+    }
+
     /// Looks at the whole segment: what is damaged is not served from now on.
     pub(crate) fn survey(&self, file: &dyn DiskFile) -> io::Result<Option<Arc<[Damage]>>> {
         let _surveying = self.surveying.lock();
-        let bytes = self.bytes();
-        let plan = SurveyPlan {
-            base_offset: self.base_offset,
-            bytes,
-            end_offset: self.end_offset(),
-            dense_end: false,
-        };
+        let plan = self.survey_plan();
+        let bytes = plan.bytes;
         let found = survey::survey(file, plan, &mut |_| Ok(()))?.damage;
         let mut checked = self.checked.lock();
         let known = checked.damage.clone().unwrap_or_default();

@@ -12,3 +12,4 @@ mod model;
 mod producers;
 mod recovery;
 mod retention;
+mod scrub;

@@ -207,6 +207,7 @@ impl Partition {
                 high_watermark: rest.log_end_offset,
                 size: rest.size_bytes,
                 segments: rest.segment_count,
+                damaged_places: 0,
             });
         };
         Some(LogSample {
@@ -215,6 +216,7 @@ impl Partition {
             high_watermark: self.high_watermark(),
             size: log.size_bytes(),
             segments: log.segment_count(),
+            damaged_places: log.damaged_places(),
         })
     }
 

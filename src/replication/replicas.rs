@@ -167,6 +167,11 @@ impl Replicas {
         }
     }
 
+    /// Damaged places that were found in logs since the start.
+    pub fn damage_found(&self) -> u64 {
+        self.shared.logs.damage_found()
+    }
+
     /// What each log directory is good for. Does not block.
     pub fn log_dir_states(&self) -> Vec<(PathBuf, LogDirState)> {
         self.shared.logs.states()

@@ -193,6 +193,10 @@ mod tests {
         fn cluster(&self) -> ClusterSample {
             ClusterSample::default()
         }
+        fn damage_found(&self) -> u64 {
+            0
+        }
+
         fn log_dirs(&self) -> Vec<LogDirSample> {
             let log_dir = |path: &str, full, offline| LogDirSample {
                 path: path.to_owned(),

@@ -80,6 +80,8 @@ families! {
     LOG_START_OFFSET Gauge "kafka_log_log_logstartoffset" "First offset of the partition's log on this broker.";
     LOG_END_OFFSET Gauge "kafka_log_log_logendoffset" "Offset that the next record of the partition gets on this broker.";
     LOG_SEGMENTS Gauge "kafka_log_log_numlogsegments" "Segments of the partition's log on this broker.";
+    LOG_DAMAGED Gauge "ottla_log_damaged_places" "Damaged places of the partition's log on this broker, which are not served; only where there are any.";
+    DAMAGE_FOUND Counter "ottla_log_damage_found_total" "Damaged places that were found in logs: when they were opened, read or scrubbed.";
     OFFLINE_LOG_DIRS Gauge "kafka_log_logmanager_offlinelogdirectorycount" "Log directories that failed.";
     FULL_LOG_DIRS Gauge "ottla_log_directories_full" "Log directories to which produce is refused because their disk is full.";
     CLEANER_DIRTY Gauge "kafka_log_logcleanermanager_max_dirty_percent" "Largest uncleaned part of a compacted log, in percent.";

@@ -97,6 +97,7 @@ pub struct Scrape {
     now: Instant,
     cluster: ClusterSample,
     log_dirs: Vec<LogDirSample>,
+    damage_found: u64,
     partitions: Vec<PartitionSample>,
     groups: Vec<GroupSample>,
     process: Process,
@@ -144,6 +145,7 @@ impl Scrape {
             now,
             cluster: source.cluster(),
             log_dirs: source.log_dirs(),
+            damage_found: source.damage_found(),
             partitions: source.partitions(),
             groups: source.groups().await,
             process,
@@ -286,6 +288,12 @@ impl Scrape {
     fn log_sizes(&self, out: &mut String) {
         self.by_partition(out, n::LOG_SIZE, |p| p.log.map(|log| log.size));
         self.by_partition(out, n::LOG_SEGMENTS, |p| p.log.map(|log| log.segments));
+        // Nearly none has any.
+        self.by_partition(out, n::LOG_DAMAGED, |p| {
+            p.log
+                .map(|log| log.damaged_places)
+                .filter(|&places| places > 0)
+        });
     }
 
     fn log_offsets(&self, out: &mut String) {
@@ -302,6 +310,7 @@ impl Scrape {
         gauge(out, n::OFFLINE_LOG_DIRS, offline);
         let full = log_dirs.filter(|log_dir| log_dir.full).count();
         gauge(out, n::FULL_LOG_DIRS, full);
+        gauge(out, n::DAMAGE_FOUND, self.damage_found);
         gauge(
             out,
             n::CLEANER_DIRTY,
@@ -621,6 +630,10 @@ mod tests {
             ]
         }
 
+        fn damage_found(&self) -> u64 {
+            3
+        }
+
         fn partitions(&self) -> Vec<PartitionSample> {
             let partition = |number: i32, in_sync_replicas: usize| PartitionSample {
                 topic: "orders".into(),
@@ -638,6 +651,7 @@ mod tests {
                     high_watermark: 9,
                     size: 4_096,
                     segments: 2,
+                    damaged_places: 1,
                 }),
                 offline_here: false,
             };
@@ -709,6 +723,8 @@ mod tests {
             "kafka_server_socket_server_metrics_connection_count{listener=\"PLAINTEXT\",network_processor=\"0\"} 1",
             "kafka_controller_kafkacontroller_activecontrollercount 1",
             "kafka_log_logflushstats_logflushrateandtimems_count 1",
+            "ottla_log_damaged_places{topic=\"orders\",partition=\"1\"} 1",
+            "ottla_log_damage_found_total 3",
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");
         }

@@ -35,6 +35,8 @@ pub struct LogSample {
     pub high_watermark: Offset,
     pub size: u64,
     pub segments: usize,
+    /// Places that are not served because they are damaged.
+    pub damaged_places: usize,
 }
 
 /// The state of a group, as far as metrics tell them apart.
@@ -94,6 +96,8 @@ pub struct LogDirSample {
 pub trait ScrapeSource: Debug + Send + Sync {
     fn cluster(&self) -> ClusterSample;
     fn log_dirs(&self) -> Vec<LogDirSample>;
+    /// Damaged places that were found in logs since the start.
+    fn damage_found(&self) -> u64;
     /// Every partition of the cluster, sorted by topic and partition.
     fn partitions(&self) -> Vec<PartitionSample>;
     /// Every group that this broker coordinates, sorted by name.

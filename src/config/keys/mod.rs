@@ -185,7 +185,7 @@ pub fn is_ours(name: &str) -> bool {
     name.starts_with("etcd.")
         || matches!(
             name,
-            "metrics.listeners" | "cluster.id" | "log.dir.reserved.bytes"
+            "metrics.listeners" | "cluster.id" | "log.dir.reserved.bytes" | "log.scrub.interval.ms"
         )
 }
 

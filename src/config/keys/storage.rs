@@ -93,6 +93,8 @@ keys! { STORAGE:
         "Random shortening of the age at which segments are closed, where the topic does not say.";
     LONG "log.roll.ms" = null, Any, Y, Dynamic,
         "Age at which segments are closed, where the topic does not say.";
+    LONG "log.scrub.interval.ms" = "-1", AtLeast(-1), Y, ReadOnly,
+        "Pause between two rounds in which closed segments are read and their CRCs checked; -1 for none.";
     INT "log.segment.bytes" = "1073741824", AtLeast(1048576), Y, Dynamic,
         "Size at which segments are closed, where the topic does not say.";
     LONG "log.segment.delete.delay.ms" = "60000", AtLeast(0), Y, Dynamic,

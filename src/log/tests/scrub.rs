@@ -1,0 +1,47 @@
+//! A round over closed segments, with and without something to find.
+
+use std::fs;
+use std::time::Duration;
+
+use super::support::*;
+use crate::types::Offset;
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..1_000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what} did not happen");
+}
+
+#[test]
+fn a_scrub_finds_what_nobody_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let manager = open_uncached(directory.path());
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    for number in 0..40_u8 {
+        append(&log, batch(1_000, &[&[number + 1; 90], &[number + 1; 90]])).unwrap();
+    }
+    log.flush().unwrap();
+    assert!(log.segment_count() > 3);
+    manager.start_scrub(Duration::from_millis(20)).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!((manager.damage_found(), log.damaged_places()), (0, 0));
+    // A payload: no reader's look at the headers would find it.
+    let path = directory.path().join("topic-0/00000000000000000000.log");
+    let mut content = fs::read(&path).unwrap();
+    let batch_bytes = batches_of(&content)[0].0.total_bytes();
+    content[batch_bytes + 100] ^= 1;
+    fs::write(&path, content).unwrap();
+    wait_until("the scrub", || log.damaged_places() == 1);
+    assert!(log.read(2, 100, Offset::MAX, true).is_err());
+    assert!(log.read(4, 100, Offset::MAX, true).is_ok());
+    assert!(log.read(0, 100, Offset::MAX, true).is_ok());
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(manager.damage_found(), 1, "it is told of once");
+    manager.close();
+}
