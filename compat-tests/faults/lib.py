@@ -375,7 +375,7 @@ class Disk:
     def fill_up(self):
         """To the last byte, with a file of a stranger's, which is returned."""
         junk = self.path / "junk"
-        with open(junk, "wb", buffering=0) as file:
+        with open(junk, "ab", buffering=0) as file:
             for size in (1 << 20, 4096, 1):
                 with contextlib.suppress(OSError):
                     while True:

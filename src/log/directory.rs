@@ -466,7 +466,11 @@ impl Directory {
         }
         let text = checkpoint::offsets_to_text(&changed);
         let path = self.path.join(names::LOG_START_CHECKPOINT);
-        replace_file(&*self.disk, &path, text.as_bytes(), true)?;
+        replace_file(&*self.disk, &path, text.as_bytes(), true).inspect_err(|error| {
+            if is_disk_fault(error) {
+                self.fail("store the log starts", error);
+            }
+        })?;
         *starts = changed;
         Ok(())
     }

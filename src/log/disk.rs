@@ -141,7 +141,10 @@ impl Disk for RealDisk {
             .create(true)
             .truncate(false)
             .open(path)?;
+        // Two kinds of lock that do not see each other: Apache Kafka takes the second, which its own
+        // process does not stand in the way of.
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Box::new(RealLock(file)))
     }
 

@@ -348,9 +348,31 @@ impl Log {
             self.flush()?;
         }
         let me = self.me.upgrade().map(|me| (me, to));
-        self.directory.store_log_starts(me.as_slice())?;
-        self.drop_below(to, false)?;
+        match self.directory.store_log_starts(me.as_slice()) {
+            Ok(()) => self.drop_below(to, false)?,
+            Err(LogError::Io(error)) if is_full(&error) => self.make_room_below(to, error)?,
+            Err(error) => return Err(error),
+        }
         Ok(self.log_start_offset())
+    }
+
+    /// There is no room to store the new start, and deleting is what would make room: whole segments go,
+    /// whose renamed files say where the log starts. An error if that is not all that was asked for.
+    fn make_room_below(&self, to: Offset, error: io::Error) -> Result<(), LogError> {
+        let base_offset = {
+            let view = self.view.lock();
+            let bases = view.segments.iter().map(|segment| segment.base_offset);
+            bases.take_while(|base| *base <= to).last()
+        };
+        if let Some(base_offset) = base_offset
+            && base_offset > self.log_start_offset()
+        {
+            self.drop_below(base_offset, true)?;
+        }
+        match base_offset == Some(to) {
+            true => Ok(()),
+            false => Err(self.directory.failed_write("store a log start", error)),
+        }
     }
 
     /// The file is a cache: it is not synced, and what is missing in it is found in the batches.

@@ -361,6 +361,35 @@ fn users_stop_at_the_reserve_and_the_brokers_own_records_do_not() {
     assert_eq!(groups.log_end_offset(), 2);
 }
 
+/// Deleting is what makes room, so it must not need any.
+#[test]
+fn records_are_deleted_from_a_disk_without_a_free_byte() {
+    let two = Two::new();
+    let manager = two.open().unwrap();
+    let full = log(&manager, "t", 0).unwrap();
+    for _ in 0..20 {
+        append(&full, batch(1_000, &[&[7; 500]])).unwrap();
+    }
+    full.flush().unwrap();
+    let base = |number: usize| full.view.lock().segments[number].base_offset;
+    let (second, third) = (base(2), base(3));
+    two.set(0, Mood::Full);
+    // To a segment's beginning: all that was asked for. Into one: as far as it goes, and an error.
+    assert_eq!(full.advance_log_start_offset(second).unwrap(), second);
+    let inside = full.advance_log_start_offset(third + 1);
+    assert!(matches!(inside, Err(LogError::Full(_))), "{inside:?}");
+    assert_eq!(full.log_start_offset(), third);
+    assert!(two.has(0, &format!("t-0/{second:020}.log.deleted")));
+    assert!(!two.has(0, &format!("t-0/{second:020}.log")));
+    assert_ne!(manager.states()[0].1, LogDirState::Offline);
+    drop((full, manager)); // a crash
+    let manager = two.open().unwrap();
+    let full = log(&manager, "t", 0).unwrap();
+    assert_eq!(full.log_start_offset(), third);
+    two.set(0, Mood::Good);
+    assert_eq!(full.advance_log_start_offset(third + 1).unwrap(), third + 1);
+}
+
 /// Everything that a roll, a checkpoint and a stop write meets a full disk, and nothing is lost.
 #[test]
 fn nothing_that_is_written_beside_records_fails_a_directory_that_is_full() {
