@@ -141,6 +141,10 @@ class Broker:
     def alive(self):
         return self.process is not None and self.process.poll() is None
 
+    def freeze(self):
+        self.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.005)  # a thread in a system call stops at its end, the others at once
+
     def kill(self):
         if self.process:
             self.process.kill()

@@ -194,16 +194,18 @@ impl Log {
         head: &[u8],
         payload: &[u8],
     ) -> Result<Arc<dyn DiskFile>, LogError> {
-        let mode = if position == 0 {
-            self.sync.lock().partition_directory = true;
-            OpenMode::Create
-        } else {
-            OpenMode::Write
+        let mode = match position {
+            0 => OpenMode::Create,
+            _ => OpenMode::Write,
         };
         let file = self
             .files
             .open(segment.base_offset, FileKind::Log, mode)
             .map_err(|error| self.failed_write(error))?;
+        if position == 0 {
+            // Once the file is there: a flush that is under way syncs the directory now or never.
+            self.sync.lock().partition_directory = true;
+        }
         if let Err(error) = file.write_at(head, payload, position) {
             // A torn batch must not stand in front of the next one.
             if let Err(error) = file.truncate(position) {
