@@ -109,7 +109,7 @@ pub(crate) fn is_deleted_directory(name: &str) -> bool {
 
 /// True for what Kafka or this broker puts into a log directory, or into a partition's directory.
 pub(crate) fn is_known(name: &str, is_directory: bool) -> bool {
-    const FILES: [&str; 13] = [
+    const FILES: [&str; 14] = [
         LEADER_EPOCH_CHECKPOINT,
         PARTITION_METADATA,
         META_PROPERTIES,
@@ -122,6 +122,7 @@ pub(crate) fn is_known(name: &str, is_directory: bool) -> bool {
         "cleaner-offset-checkpoint",
         "bootstrap.checkpoint",
         "registry.redb",
+        "registry.reserve",
         "quorum-state",
     ];
     const SUFFIXES: [&str; 4] = [".tmp", ".new", DELETED_FILE_SUFFIX, STRAY_FILE_SUFFIX];

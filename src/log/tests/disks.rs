@@ -29,6 +29,8 @@ enum Mood {
     Free(u64),
     /// No write fits.
     Full,
+    /// Writes and syncs wait until it is better.
+    Stalled,
 }
 
 type Moods = Arc<Mutex<BTreeMap<PathBuf, Mood>>>;
@@ -46,6 +48,9 @@ fn mood(moods: &Moods, path: &Path) -> Mood {
 }
 
 fn answer(moods: &Moods, path: &Path) -> io::Result<()> {
+    while mood(moods, path) == Mood::Stalled {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     match mood(moods, path) {
         Mood::Dead => Err(io::Error::from_raw_os_error(libc::EIO)),
         _ => Ok(()),
@@ -359,6 +364,63 @@ fn users_stop_at_the_reserve_and_the_brokers_own_records_do_not() {
     two.set(0, Mood::Good);
     write(&groups, b"at once").unwrap();
     assert_eq!(groups.log_end_offset(), 2);
+}
+
+#[test]
+fn a_stalled_disk_holds_up_no_other_and_no_reader_of_the_cache() {
+    let two = Two::new();
+    let config = LogManagerConfig {
+        directories: vec![two.path(0), two.path(1)],
+        // As often as can be: a task that hangs in one directory must not hang those of the other.
+        initial_task_delay_ms: 1,
+        flush_offset_checkpoint_interval_ms: 1,
+        flush_start_offset_checkpoint_interval_ms: 1,
+        retention_check_interval_ms: 1,
+        ..manager_config(two.root.path())
+    };
+    let disk = Arc::new(Disks(Arc::clone(&two.moods)));
+    let manager = LogManager::open_on(config, Arc::new(crate::time::SystemClock), disk).unwrap();
+    let slow = log(&manager, "t", 0).unwrap();
+    let fast = log(&manager, "t", 1).unwrap();
+    write(&slow, b"cached").unwrap();
+    write(&fast, b"first").unwrap();
+    slow.flush().unwrap();
+    two.set(0, Mood::Stalled);
+    let (done, finished) = std::sync::mpsc::channel();
+    let executor = manager.executor(slow.topic_partition());
+    let waiting = Arc::clone(&slow);
+    executor.submit(
+        0,
+        Box::new(move || {
+            write(&waiting, b"waits").unwrap();
+            done.send(waiting.flush().unwrap()).unwrap();
+        }),
+    );
+    // What does not touch the stalled disk is done at once: else this hangs.
+    for round in 0..20 {
+        write(&fast, b"goes on").unwrap();
+        assert_eq!(fast.flush().unwrap(), round + 2);
+        assert!(slow.read_cached(0, 1_000, 1, true).is_some());
+        assert_eq!(slow.log_end_offset(), 1);
+        assert_eq!(manager.states().len(), 2);
+        assert!(manager.at_rest(slow.topic_partition()).is_none());
+    }
+    // Housekeeping of the other directory goes on as well.
+    let checkpoint = two.path(1).join("recovery-point-offset-checkpoint");
+    let _ = std::fs::remove_file(&checkpoint);
+    fast.set_config(Arc::new(TopicConfig::default()));
+    for _ in 0..(17 << 20) / 100_000 {
+        append(&fast, batch(1_000, &[&[7; 100_000]])).unwrap();
+    }
+    fast.flush().unwrap();
+    let patience = std::time::Duration::from_millis(10);
+    assert!((0..2_000).any(|_| {
+        std::thread::sleep(patience);
+        checkpoint.exists()
+    }));
+    assert!(finished.try_recv().is_err(), "it was no stall");
+    two.set(0, Mood::Good);
+    assert_eq!(finished.recv().unwrap(), 2);
 }
 
 /// Deleting is what makes room, so it must not need any.
