@@ -47,6 +47,14 @@ pub trait Disk: Debug + Send + Sync {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
     /// Total and usable bytes of the file system that holds `path`.
     fn space(&self, path: &Path) -> io::Result<(u64, u64)>;
+    /// Makes everything durable that was written below `path`, names too, in one go.
+    fn sync_all(&self, _path: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Whether [`Disk::sync_all`] works.
+    fn syncs_all(&self) -> bool {
+        false
+    }
 }
 
 /// Held while a directory is in use.
@@ -133,6 +141,15 @@ impl Disk for RealDisk {
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         Ok(rustix::fs::fsync(File::open(path)?)?)
+    }
+
+    /// The whole file system: strangers' files as well.
+    fn sync_all(&self, path: &Path) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(File::open(path)?)?)
+    }
+
+    fn syncs_all(&self) -> bool {
+        true
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {

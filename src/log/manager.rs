@@ -9,13 +9,13 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 use super::claim::{self, ClaimedDirectory};
+use super::closing::close_directory;
 use super::directory::{Directory, Owner, Shared, Slot};
-use super::disk::{Disk, RealDisk, replace_file};
+use super::disk::{Disk, RealDisk};
 use super::files::FilePool;
 use super::flush::{self, FlushRounds};
 use super::housekeeping::Housekeeping;
 use super::inventory::PartitionOnDisk;
-use super::manifest::{Manifest, ManifestEntry, SegmentEntry};
 use super::names;
 use super::recovery::Opening;
 use super::scrub::{self, ScrubStop};
@@ -532,90 +532,7 @@ impl Drop for LogManager {
     }
 }
 
-/// The marks come last: without them the next start checks everything.
-fn close_directory(directory: &Directory) -> Result<(), LogError> {
-    let mut manifest = std::mem::take(&mut *directory.manifest.lock());
-    let mut failed = None;
-    for log in directory.logs() {
-        let entry = match log.close() {
-            Ok(Some(entry)) => entry,
-            Ok(None) => continue, // nothing on disk
-            Err(error) => {
-                // The others are closed all the same; only the marks are not made.
-                failed.get_or_insert(error);
-                continue;
-            }
-        };
-        let partition = log.topic_partition().clone();
-        directory
-            .recovery_points
-            .lock()
-            .insert(partition.clone(), entry.log_end);
-        manifest.insert(partition, entry);
-    }
-    directory.write_recovery_points(true);
-    directory.write_log_starts();
-    directory.write_high_watermarks(true);
-    directory.check_online()?;
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    if !directory.knows_all()? {
-        // Partitions that nobody asked for since a crash are still to be checked.
-        return Ok(());
-    }
-    write_marks(directory, &manifest)
-}
-
-fn write_marks(directory: &Directory, manifest: &Manifest) -> Result<(), LogError> {
-    let disk = &*directory.disk;
-    let path = directory.path.join(names::MANIFEST);
-    replace_file(disk, &path, manifest.to_text().as_bytes(), true)?;
-    let path = directory.path.join(names::CLEAN_SHUTDOWN);
-    replace_file(disk, &path, b"{\"version\":0,\"brokerEpoch\":-1}", true)?;
-    Ok(())
-}
-
 impl Log {
-    /// Leaves everything durable and returns what the manifest says of it.
-    fn close(&self) -> Result<Option<ManifestEntry>, LogError> {
-        self.flush()?;
-        let mut writer = self.writer.lock();
-        if !writer.on_disk || self.deleted.load(Ordering::Acquire) {
-            return Ok(None);
-        }
-        let log_end = self.log_end_offset();
-        let (segments, epochs) = {
-            let view = self.view.lock();
-            (view.segments.clone(), view.epochs.clone())
-        };
-        self.write_first_epoch(&mut writer);
-        let touched = writer.appended || writer.looked_at;
-        if let Some(active) = segments.last().filter(|_| touched) {
-            active.ensure_loaded(&self.files, self.index_interval())?;
-            active.finish_index(&self.files)?;
-            for kind in [names::FileKind::OffsetIndex, names::FileKind::TimeIndex] {
-                self.sync_file(active.base_offset, kind)?;
-            }
-            self.write_snapshot(&mut writer, log_end, true)?;
-            self.remove_stray_snapshots(log_end)?;
-        }
-        Ok(Some(ManifestEntry {
-            topic_id: self.topic_id,
-            log_start: self.log_start_offset(),
-            log_end,
-            segments: segments
-                .iter()
-                .map(|segment| SegmentEntry {
-                    base_offset: segment.base_offset,
-                    bytes: segment.bytes(),
-                    largest_timestamp: segment.known_timestamp(),
-                })
-                .collect(),
-            epochs,
-        }))
-    }
-
     /// Refuses further use.
     fn mark_deleted(&self) {
         self.deleted.store(true, Ordering::Release);

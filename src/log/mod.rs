@@ -14,6 +14,7 @@ mod checked;
 mod checkpoint;
 mod claim;
 mod cleanup;
+mod closing;
 mod directory;
 mod disk;
 mod epoch_recovery;

@@ -21,6 +21,7 @@ use crate::types::{Offset, TopicPartition};
 #[derive(Debug, Default)]
 struct Faults {
     sync_fails: AtomicBool,
+    synced_together: AtomicBool,
     /// Bytes that may still be written; below zero: any number.
     space: AtomicI64,
     sync_stalls: Mutex<()>,
@@ -60,6 +61,16 @@ impl Disk for FaultyDisk {
     }
     fn space(&self, path: &Path) -> io::Result<(u64, u64)> {
         RealDisk.space(path)
+    }
+    fn sync_all(&self, path: &Path) -> io::Result<()> {
+        if self.0.sync_fails.load(Ordering::SeqCst) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        self.0.synced_together.store(true, Ordering::SeqCst);
+        RealDisk.sync_all(path)
+    }
+    fn syncs_all(&self) -> bool {
+        true
     }
 }
 
@@ -289,4 +300,45 @@ fn retention_makes_room_on_a_full_disk() {
         .unwrap();
     assert_eq!((log.log_start_offset(), log.log_end_offset()), (8, 14));
     assert_eq!(read_all(&log, 8).len(), 6);
+}
+
+/// Many logs are closed with one sync; where it fails nothing says that the stop was clean.
+#[test]
+fn many_logs_are_closed_together() {
+    for fails in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let (faults, manager) = open_faulty(directory.path());
+        let page_cache = Arc::new(TopicConfig {
+            flush_messages: i64::MAX,
+            ..TopicConfig::default()
+        });
+        let log = |manager: &LogManager, number| {
+            let partition = TopicPartition::new("topic", number);
+            manager
+                .log(&partition, TOPIC_ID, Arc::clone(&page_cache))
+                .unwrap()
+        };
+        for number in 0..300 {
+            append(
+                &log(&manager, number),
+                idempotent(7, 0, 0, now(), &[b"value"]),
+            )
+            .unwrap();
+        }
+        faults.sync_fails.store(fails, Ordering::SeqCst);
+        manager.close();
+        assert_eq!(faults.synced_together.load(Ordering::SeqCst), !fails);
+        drop(manager);
+        assert_eq!(
+            directory.path().join(".kafka_cleanshutdown").exists(),
+            !fails
+        );
+        let manager = open(directory.path());
+        assert_eq!(manager.unrecovered().len(), if fails { 300 } else { 0 });
+        for number in 0..300 {
+            let log = log(&manager, number);
+            assert_eq!(log.log_end_offset(), 1);
+            assert_eq!(log.producers().len(), 1);
+        }
+    }
 }
