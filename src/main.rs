@@ -19,6 +19,7 @@ const EXIT_NO_DIRECTORY: i32 = 1;
 
 fn main() -> ExitCode {
     limit_heap_arenas();
+    raise_descriptor_limit();
     let arguments = Arguments::of_process();
     if let Some(command) = &arguments.command {
         return command.run();
@@ -47,6 +48,18 @@ fn limit_heap_arenas() {
 
 #[cfg(not(target_env = "gnu"))]
 fn limit_heap_arenas() {}
+
+/// Takes all the file descriptors that the system grants, as the JVM does.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    // Where that is refused the broker gets by with what it has.
+    let _ = setrlimit(Resource::Nofile, raised);
+}
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let file = arguments.file.as_deref();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::{BrokerConfig, Listener};
-use crate::log::LogManager;
+use crate::log::{LogManager, open_files_most};
 use crate::metadata::{Image, ImageListener};
 use crate::net::{ConnectionLimitValues, ConnectionLimits};
 
@@ -43,6 +43,20 @@ impl ImageListener for DynamicConfig {
     }
 }
 
+/// Descriptors for what is neither a log's file nor a client: listeners, the registry, the runtime.
+const OTHER_DESCRIPTORS: u64 = 64;
+/// However low the limit is, an operator gets in.
+const SOCKETS_MIN: u64 = 16;
+
+/// Clients may not take the descriptors that the logs need: without them nothing can be written.
+fn descriptors_for_sockets() -> i64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let files = u64::try_from(open_files_most()).unwrap_or(u64::MAX);
+    let all = limit.current.unwrap_or(u64::MAX);
+    let sockets = all.saturating_sub(files.saturating_add(OTHER_DESCRIPTORS));
+    i64::try_from(sockets.max(SOCKETS_MIN)).unwrap_or(i64::MAX)
+}
+
 /// The connection limits of a configuration.
 pub(super) fn limits(config: &BrokerConfig) -> ConnectionLimitValues {
     let overrides = config.max_connections_per_ip_overrides.iter();
@@ -55,6 +69,7 @@ pub(super) fn limits(config: &BrokerConfig) -> ConnectionLimitValues {
     };
     ConnectionLimitValues {
         total: i64::from(config.max_connections),
+        descriptors: descriptors_for_sockets(),
         per_ip: i64::from(config.max_connections_per_ip),
         per_ip_overrides: overrides
             .filter_map(|(ip, count)| Some((ip.parse().ok()?, i64::from(*count))))

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::MutexGuard;
 
 use super::checkpoint;
-use super::directory::has_no_room;
+use super::directory::{has_no_room, is_out_of_descriptors};
 use super::disk::{DiskFile, OpenMode};
 use super::index;
 use super::log::{AppendError, Appended, Log, LogError, Writer, is_full};
@@ -222,8 +222,8 @@ impl Log {
             return self.directory.failed_write("append", error);
         }
         let full = is_full(&error);
-        // EMFILE and ENFILE: nothing is wrong with the disk.
-        let no_descriptor = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+        // Nothing is wrong with the disk.
+        let no_descriptor = is_out_of_descriptors(&error);
         let deleted =
             error.kind() == io::ErrorKind::NotFound && self.deleted.load(Ordering::Acquire);
         if full || no_descriptor || deleted {
@@ -269,12 +269,12 @@ impl Log {
             }
             self.log_end.store(end, Ordering::Release);
         }
-        self.sync.lock().written(
-            segment.base_offset,
-            file,
-            header,
-            config.flush_messages == 1,
-        );
+        self.sync.lock().written(segment.base_offset, header, || {
+            match config.flush_messages {
+                1 => self.files.pool.hold(file),
+                _ => None,
+            }
+        });
         writer.bytes_since_recovery_point += header.total_bytes() as u64;
         writer.appended_since_tick = true;
         writer.appended = true;

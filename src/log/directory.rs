@@ -530,6 +530,11 @@ pub(super) fn has_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
+/// No file descriptor was free: it says nothing about the disk.
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// A fault of the disk, not of what is asked of it.
 pub(super) fn is_disk_fault(error: &io::Error) -> bool {
     matches!(

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -26,6 +27,21 @@ pub(crate) struct FilePool {
     disk: Arc<dyn Disk>,
     open_max: usize,
     slots: Mutex<Slots>,
+    held: Arc<AtomicUsize>,
+}
+
+/// A file that stays open until it is synced: an error of the write-back is reported to whoever had it
+/// open.
+#[derive(Debug)]
+pub(crate) struct HeldFile {
+    pub file: Arc<dyn DiskFile>,
+    held: Arc<AtomicUsize>,
+}
+
+impl Drop for HeldFile {
+    fn drop(&mut self) {
+        self.held.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +64,7 @@ impl FilePool {
             disk,
             open_max: open_max.max(1),
             slots: Mutex::new(Slots::default()),
+            held: Arc::default(),
         }
     }
 
@@ -76,6 +93,17 @@ impl FilePool {
         Ok(file)
     }
 
+    /// Keeps a file open beyond the pool's budget. `None` where that is done for many already: it is
+    /// opened again when it is synced.
+    pub(crate) fn hold(&self, file: Arc<dyn DiskFile>) -> Option<HeldFile> {
+        let held = HeldFile {
+            file,
+            held: Arc::clone(&self.held),
+        };
+        let others = self.held.fetch_add(1, Ordering::Relaxed);
+        (others < held_max(self.open_max)).then_some(held)
+    }
+
     /// Closes one file.
     pub(crate) fn forget(&self, key: &FileKey) {
         let closed = self.slots.lock().remove(key);
@@ -99,6 +127,16 @@ impl FilePool {
         }
         drop(closed);
     }
+}
+
+/// Files that are kept open until they are synced, beside the pool.
+fn held_max(open_max: usize) -> usize {
+    open_max.div_ceil(4)
+}
+
+/// Files that a pool of this size has open at most.
+pub(crate) fn open_files_most(open_max: usize) -> usize {
+    open_max + held_max(open_max)
 }
 
 impl Slots {
@@ -196,5 +234,21 @@ mod tests {
         let pool = FilePool::new(Arc::new(RealDisk), 2);
         let missing = pool.open(key(1), OpenMode::Read, || "/nonexistent/file");
         assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn only_so_many_files_are_held_beside_the_pool() {
+        let directory = tempfile::tempdir().unwrap();
+        let pool = FilePool::new(Arc::new(RealDisk), 8);
+        let file = RealDisk
+            .open(&directory.path().join("f"), OpenMode::Create)
+            .unwrap();
+        let hold = || pool.hold(Arc::clone(&file));
+        let held = [hold(), hold()];
+        assert!(held.iter().all(Option::is_some));
+        assert!(hold().is_none());
+        drop(held);
+        assert!(hold().is_some());
+        assert_eq!(open_files_most(8), 10);
     }
 }

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::directory::Directory;
-use super::disk::{DiskFile, OpenMode};
+use super::directory::is_out_of_descriptors;
+use super::disk::OpenMode;
 use super::executor::{Executor, ThreadPool};
+use super::files::HeldFile;
 use super::log::{Log, LogError};
 use super::manager::LogManagerConfig;
 use super::names::FileKind;
@@ -28,6 +30,8 @@ const SYNC_QUEUE_MAX: usize = 4096;
 /// thousand partitions written to at `acks=1` would cost a thousand syncs a moment otherwise.
 const UNASKED_FLUSH_AFTER: Duration = Duration::from_secs(5);
 const UNASKED_FLUSH_BYTES: u64 = 4 << 20;
+/// How soon a sync is tried again for which there was no file descriptor.
+const RETRY: Duration = Duration::from_millis(100);
 /// A `flush.ms` from here on is none.
 const NEVER: Duration = Duration::from_secs(86_400 * 365);
 
@@ -36,7 +40,7 @@ const NEVER: Duration = Duration::from_secs(86_400 * 365);
 pub(super) struct SyncState {
     /// Segments written to, with the open file where the topic waits for the disk: an error of the
     /// write-back is reported to whoever had the file open.
-    segments: Vec<(Offset, Option<Arc<dyn DiskFile>>)>,
+    segments: Vec<(Offset, Option<HeldFile>)>,
     /// Segments that are complete, with their indexes.
     finished: Vec<Offset>,
     /// Somebody is syncing indexes of finished segments.
@@ -55,9 +59,8 @@ impl SyncState {
     pub(super) fn written(
         &mut self,
         base_offset: Offset,
-        file: Arc<dyn DiskFile>,
         batch: &BatchHeader,
-        keep_open: bool,
+        hold: impl FnOnce() -> Option<HeldFile>,
     ) {
         self.end = batch.last_offset() + 1;
         self.bytes += batch.total_bytes() as u64;
@@ -66,7 +69,7 @@ impl SyncState {
             .last()
             .is_none_or(|(last, _)| *last != base_offset)
         {
-            self.segments.push((base_offset, keep_open.then_some(file)));
+            self.segments.push((base_offset, hold()));
         }
     }
 }
@@ -79,6 +82,24 @@ impl SyncState {
     /// True if a finished segment's indexes may not be on disk yet.
     pub(super) fn has_finished(&self) -> bool {
         self.finishing || !self.finished.is_empty()
+    }
+
+    /// What was taken is still to be synced, before what has come meanwhile.
+    fn put_back(&mut self, mut work: Self) {
+        let newer = std::mem::take(&mut self.segments);
+        work.segments.retain(|(base_offset, _)| {
+            newer
+                .first()
+                .is_none_or(|(newest, _)| base_offset != newest)
+        });
+        work.segments.extend(newer);
+        self.segments = work.segments;
+        work.finished.append(&mut self.finished);
+        self.finished = work.finished;
+        self.finishing = false;
+        self.partition_directory |= work.partition_directory;
+        self.parent_directory |= work.parent_directory;
+        self.bytes += work.bytes;
     }
 
     /// What is to be synced now; nothing of it is in here any more.
@@ -104,7 +125,16 @@ impl Log {
             if self.deleted.load(Ordering::Acquire) {
                 return Ok(self.flushed_offset());
             }
-            self.directory.fail("sync", &error);
+            if is_out_of_descriptors(&error) {
+                // Nothing was tried that cannot be tried again.
+                tracing::warn!(partition = %self.partition, %error, "a sync has to wait");
+                self.sync.lock().put_back(work);
+                let due = self.directory.clock.now() + RETRY;
+                let queue = &self.directory.flush_queue;
+                queue.mark_later(due, self.files.id, self.me.clone());
+            } else {
+                self.directory.fail("sync", &error);
+            }
             return Err(error.into());
         }
         self.sync.lock().finishing = false;
@@ -123,7 +153,7 @@ impl Log {
     fn sync(&self, work: &SyncState) -> io::Result<()> {
         for (base_offset, file) in &work.segments {
             match file {
-                Some(file) => file.sync()?,
+                Some(held) => held.file.sync()?,
                 None => self.sync_file(*base_offset, FileKind::Log)?,
             }
         }

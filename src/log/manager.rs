@@ -12,7 +12,7 @@ use super::claim::{self, ClaimedDirectory};
 use super::closing::close_directory;
 use super::directory::{Directory, Owner, Shared, Slot};
 use super::disk::{Disk, RealDisk};
-use super::files::FilePool;
+use super::files::{self, FilePool};
 use super::flush::{self, FlushRounds};
 use super::housekeeping::Housekeeping;
 use super::inventory::PartitionOnDisk;
@@ -539,6 +539,11 @@ impl Log {
         // An append that runs ends first.
         drop(self.writer.lock());
     }
+}
+
+/// Files that the logs have open at most: so many descriptors are not for sockets.
+pub fn open_files_most() -> usize {
+    files::open_files_most(open_files_max())
 }
 
 fn open_files_max() -> usize {

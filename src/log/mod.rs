@@ -55,7 +55,7 @@ pub use log::{
     AppendError, Appended, FileRange, Log, LogError, LogRead, LogSlice, ProducerView,
     TimestampOffset,
 };
-pub use manager::{FlushListener, LogManager, LogManagerConfig};
+pub use manager::{FlushListener, LogManager, LogManagerConfig, open_files_most};
 
 #[cfg(test)]
 pub(crate) mod gated_disk;

@@ -15,6 +15,8 @@ use crate::types::ListenerName;
 pub struct ConnectionLimitValues {
     /// `max.connections`
     pub total: i64,
+    /// What `ulimit -n` leaves for sockets.
+    pub descriptors: i64,
     /// `max.connections.per.ip`
     pub per_ip: i64,
     /// `max.connections.per.ip.overrides`
@@ -107,6 +109,9 @@ impl ConnectionLimits {
             .unwrap_or(i64::MAX);
         if state.open >= values.total {
             return Err("max.connections");
+        }
+        if state.open >= values.descriptors {
+            return Err("open files (ulimit -n)");
         }
         if on_listener >= listener_max {
             return Err("max.connections of the listener");
@@ -252,6 +257,7 @@ mod tests {
         let (inside, outside): (ListenerName, ListenerName) = ("INSIDE".into(), "OUTSIDE".into());
         let values = ConnectionLimitValues {
             total: 4,
+            descriptors: 100,
             per_ip: 1,
             per_ip_overrides: [(b, 2)].into(),
             per_listener: [(Arc::clone(&outside), 1)].into(),
@@ -272,6 +278,13 @@ mod tests {
         assert_eq!(limits.admit(a, &inside).unwrap_err(), "max.connections");
         drop(first);
         limits.admit(a, &inside).unwrap();
+        let few = ConnectionLimitValues {
+            descriptors: 3,
+            ..values.clone()
+        };
+        limits.set(few);
+        let refused = limits.admit(a, &inside).unwrap_err();
+        assert_eq!(refused, "open files (ulimit -n)");
         limits.set(ConnectionLimitValues { total: 3, ..values });
         assert_eq!(limits.admit(a, &inside).unwrap_err(), "max.connections");
     }
@@ -281,6 +294,7 @@ mod tests {
         let (inside, outside): (ListenerName, ListenerName) = ("INSIDE".into(), "OUTSIDE".into());
         let values = |creation_rate, outside_rate| ConnectionLimitValues {
             total: i64::MAX,
+            descriptors: i64::MAX,
             per_ip: i64::MAX,
             per_ip_overrides: BTreeMap::new(),
             per_listener: BTreeMap::new(),

@@ -21,6 +21,7 @@ use crate::types::{Offset, TopicPartition};
 #[derive(Debug, Default)]
 struct Faults {
     sync_fails: AtomicBool,
+    no_descriptor: AtomicBool,
     synced_together: AtomicBool,
     /// Bytes that may still be written; below zero: any number.
     space: AtomicI64,
@@ -99,6 +100,9 @@ impl DiskFile for FaultyFile {
     }
     fn sync(&self) -> io::Result<()> {
         drop(self.1.sync_stalls.lock());
+        if self.1.no_descriptor.load(Ordering::SeqCst) {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
         if self.1.sync_fails.load(Ordering::SeqCst) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
@@ -341,4 +345,26 @@ fn many_logs_are_closed_together() {
             assert_eq!(log.producers().len(), 1);
         }
     }
+}
+
+#[test]
+fn a_sync_without_a_descriptor_is_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (faults, manager) = open_faulty(directory.path());
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    append(&log, batch(now(), &[b"a"])).unwrap();
+    faults.no_descriptor.store(true, Ordering::SeqCst);
+    log.flush_soon();
+    std::thread::sleep(Duration::from_millis(250));
+    assert_eq!(log.flushed_offset(), 0);
+    // Rolls: what comes meanwhile is synced with it.
+    for _ in 0..5 {
+        append(&log, batch(now(), &[&[7; 900]])).unwrap();
+    }
+    faults.no_descriptor.store(false, Ordering::SeqCst);
+    wait_until("the sync", || log.flushed_offset() == 6);
+    append(&log, batch(now(), &[b"b"])).unwrap();
+    assert_eq!(log.flush().unwrap(), 7);
 }
