@@ -257,29 +257,29 @@ impl Segment {
         interval: u64,
         believed: &RangeInclusive<TimestampMs>,
     ) -> Result<TimestampMs, WalkError> {
+        let loaded = self.index.lock().loaded;
+        let mut known = self.known_timestamp();
+        if known.is_none() && !loaded {
+            known = self.timestamp_at_end(files)?;
+        }
+        if let Some(known) = known {
+            self.note_timestamp(known);
+            // The usual case: no file is touched.
+            if believed.contains(&known) {
+                return Ok(known);
+            }
+        }
         if self.existing_file(files)?.is_none() {
             // Nothing is kept by keeping it.
-            return Ok(self.known_timestamp().unwrap_or(0));
+            return Ok(known.unwrap_or(0));
         }
-        if !self.index.lock().loaded {
-            let noted = match self.noted_timestamp.load(Ordering::Relaxed) {
-                NOTHING_NOTED => self.timestamp_at_end(files)?,
-                noted => Some(noted),
-            };
-            if let Some(noted) = noted {
-                self.note_timestamp(noted);
-                if believed.contains(&noted) {
-                    return Ok(noted);
-                }
+        match self.ensure_loaded(files, interval) {
+            // Damaged, and so not appended to any more: by what is known, the younger of both.
+            Err(WalkError::Bad { .. }) => {
+                let written = self.log_file(files)?.modified_ms()?;
+                return Ok(known.map_or(written, |known| known.max(written)));
             }
-            match self.ensure_loaded(files, interval) {
-                // Damaged, and so not appended to any more: by what is known, the younger of both.
-                Err(WalkError::Bad { .. }) => {
-                    let written = self.log_file(files)?.modified_ms()?;
-                    return Ok(noted.map_or(written, |noted| noted.max(written)));
-                }
-                loaded => loaded?,
-            }
+            loaded => loaded?,
         }
         let largest = self.index.lock().max_timestamp;
         match largest {
