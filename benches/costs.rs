@@ -20,6 +20,9 @@ use support::{Batch, Client, frame, hex, string};
 
 /// Bytes of records in one Produce request: librdkafka's `batch.size` in a busy producer.
 const BATCH_BYTES: usize = 1_000_000;
+/// Lengths, deltas and the rest of a record that is not its value, at most: batches stay below
+/// `message.max.bytes`.
+const RECORD_OVERHEAD_BYTES: usize = 12;
 /// Requests outstanding on the producer's connection.
 const IN_FLIGHT: usize = 5;
 const FETCH_BYTES: i32 = 1 << 20;
@@ -196,12 +199,8 @@ fn load_in(
     gigabytes: f64,
 ) -> f64 {
     create_topic(&mut process.connect(), topic, partitions, None).unwrap();
-    let per_batch = (BATCH_BYTES / record_bytes).min(match partitions {
-        1 => usize::MAX,
-        _ => 16, // many partitions share what a producer has gathered in its linger time
-    });
+    let (requests, per_batch) = requests(record_bytes, partitions, gigabytes);
     let batch = batch_of(record_bytes, per_batch).bytes();
-    let requests = (gigabytes * 1e9 / (per_batch * record_bytes) as f64) as usize;
     let mut reader = process.connect();
     let mut writer = Client {
         stream: reader.stream.try_clone().unwrap(),
@@ -222,18 +221,33 @@ fn load_in(
     (process.cpu_seconds() - before) / gigabytes
 }
 
-/// Reads one partition to its end; returns CPU seconds per GB of records.
-fn load_out(process: &Process, topic: &str, gigabytes: f64) -> f64 {
+/// Requests that make so many gigabytes, and records in each.
+fn requests(record_bytes: usize, partitions: i32, gigabytes: f64) -> (usize, usize) {
+    let per_batch = (BATCH_BYTES / (record_bytes + RECORD_OVERHEAD_BYTES)).min(match partitions {
+        1 => usize::MAX,
+        _ => 16, // many partitions share what a producer has gathered in its linger time
+    });
+    let requests = (gigabytes * 1e9 / (per_batch * record_bytes) as f64) as usize;
+    (requests.max(1), per_batch)
+}
+
+/// Reads what [`load_in`] wrote into one partition, all of it; returns CPU seconds per GB of records.
+fn load_out(process: &Process, topic: &str, record_bytes: usize, gigabytes: f64) -> f64 {
+    let (requests, per_batch) = requests(record_bytes, 1, gigabytes);
+    let end = i64::try_from(requests * per_batch).unwrap();
     let mut client = process.connect();
     let before = process.cpu_seconds();
+    let start = now();
     let mut offset = 0i64;
-    loop {
+    while offset < end {
+        assert!(
+            start.elapsed() < Duration::from_secs(300),
+            "{offset} of {end}"
+        );
+        // What was written at last may not be on disk yet: then there is nothing to see for a while.
         let response = fetch(&mut client, topic, offset, 100);
         let records = fetched_records(topic, &response);
-        let Some(next) = next_offset(records) else {
-            break;
-        };
-        offset = next;
+        offset = next_offset(records).unwrap_or(offset);
     }
     (process.cpu_seconds() - before) / gigabytes
 }
@@ -327,7 +341,7 @@ fn latency(process: &Process, topic: &str, flush_messages: Option<&str>) -> f64 
     times[times.len() / 2]
 }
 
-fn measure(command: &str, parts: &str) -> Vec<Figure> {
+fn measure(command: &str, parts: &str, scale: f64) -> Vec<Figure> {
     let wanted = |part: &str| parts.split(',').any(|name| name == part);
     let process = Process::start(command);
     let mut figures = vec![(
@@ -351,26 +365,32 @@ fn measure(command: &str, parts: &str) -> Vec<Figure> {
         let each = (process.status_kib("VmRSS:") - before) / IDLE_CONNECTIONS as f64;
         figures.push(("KiB per idle connection", each));
     }
-    let warm_up = || load_in(&process, "warm", 1024, 1, 1, 1.0);
+    let warm_up = || load_in(&process, "warm", 1024, 1, 1, scale);
     if wanted("load") {
         warm_up();
         figures.push((
             "1 KiB, acks=1: CPU s per GB in",
-            load_in(&process, "a", 1024, 1, 1, 2.0),
+            load_in(&process, "a", 1024, 1, 1, 2.0 * scale),
         ));
-        figures.push(("1 KiB: CPU s per GB out", load_out(&process, "a", 2.0)));
+        figures.push((
+            "1 KiB: CPU s per GB out",
+            load_out(&process, "a", 1024, 2.0 * scale),
+        ));
         figures.push((
             "1 KiB, acks=all: CPU s per GB in",
-            load_in(&process, "b", 1024, 1, -1, 1.0),
+            load_in(&process, "b", 1024, 1, -1, scale),
         ));
         figures.push((
             "100 B, acks=1: CPU s per GB in",
-            load_in(&process, "c", 100, 1, 1, 1.0),
+            load_in(&process, "c", 100, 1, 1, scale),
         ));
-        figures.push(("100 B: CPU s per GB out", load_out(&process, "c", 1.0)));
+        figures.push((
+            "100 B: CPU s per GB out",
+            load_out(&process, "c", 100, scale),
+        ));
         figures.push((
             "100 B, acks=all: CPU s per GB in",
-            load_in(&process, "d", 100, 1, -1, 1.0),
+            load_in(&process, "d", 100, 1, -1, scale),
         ));
     }
     if wanted("latency") {
@@ -384,7 +404,7 @@ fn measure(command: &str, parts: &str) -> Vec<Figure> {
         ));
     }
     if wanted("partitions") {
-        let cost = load_in(&process, "g", 1024, PARTITIONS, 1, 1.0);
+        let cost = load_in(&process, "g", 1024, PARTITIONS, 1, scale);
         figures.push(("1,000 partitions, 16 KiB batches: CPU s per GB in", cost));
     }
     figures.push(("peak RSS, MiB", process.status_kib("VmHWM:") / 1024.0));
@@ -413,14 +433,15 @@ fn main() {
         arguments.get(at + 1).cloned()
     };
     let parts = option("--parts").unwrap_or_else(|| "idle,load,latency,partitions".to_owned());
+    let scale = option("--scale").map_or(1.0, |scale| scale.parse().unwrap());
+    let binary = std::env::var("OTTLA").unwrap_or_else(|_| env!("CARGO_BIN_EXE_ottla").to_owned());
     let ours = format!(
-        "{} --override listeners=PLAINTEXT://127.0.0.1:{{port}} --override log.dirs={{dir}}/data \
-         --override metrics.listeners=",
-        env!("CARGO_BIN_EXE_ottla")
+        "{binary} --override listeners=PLAINTEXT://127.0.0.1:{{port}} --override log.dirs={{dir}}/data \
+         --override metrics.listeners="
     );
     println!("bare 4 KiB append + fdatasync p50: {:.0} us", bare_sync());
-    let ottla = measure(&ours, &parts);
-    let other = option("--beside").map(|command| measure(&command, &parts));
+    let ottla = measure(&ours, &parts, scale);
+    let other = option("--beside").map(|command| measure(&command, &parts, scale));
     println!("{:52}{:>12}{:>12}{:>8}", "", "ottla", "beside", "ratio");
     for (index, (name, figure)) in ottla.iter().enumerate() {
         match other.as_ref().map(|other| other[index].1) {
