@@ -105,6 +105,7 @@ pub(super) async fn run(
             replies: Vec::new(),
             in_flight: FuturesOrdered::new(),
             waiting: VecDeque::new(),
+            stalls: false,
         };
         match task.serve(&mut commands).await {
             End::Released => {
@@ -233,6 +234,8 @@ struct Task<'a> {
     in_flight: FuturesOrdered<BoxFuture<'static, Landing>>,
     /// For each append in flight, who waits for it.
     waiting: VecDeque<Vec<(Token, Reply)>>,
+    /// The batch that is the next to land is late.
+    stalls: bool,
 }
 
 impl Task<'_> {
@@ -241,9 +244,12 @@ impl Task<'_> {
         let outcome = self.shard.loaded(now);
         self.take_in(now, outcome);
         loop {
-            self.do_what_is_due();
+            let mut next_due = None;
+            if self.has_room() {
+                self.do_what_is_due();
+                next_due = self.shard.next_due();
+            }
             self.append();
-            let next_due = self.shard.next_due();
             tokio::select! {
                 biased;
                 Some(landing) = self.in_flight.next(), if !self.in_flight.is_empty() => {
@@ -251,7 +257,7 @@ impl Task<'_> {
                         return End::Failed(error);
                     }
                 }
-                command = commands.recv(), if self.in_flight.len() < IN_FLIGHT_MAX => {
+                command = commands.recv(), if self.has_room() || self.stalls => {
                     let Some(command) = command else {
                         return End::Released;
                     };
@@ -273,7 +279,17 @@ impl Task<'_> {
         }
     }
 
+    /// More batches may be sent on their way.
+    fn has_room(&self) -> bool {
+        self.in_flight.len() < IN_FLIGHT_MAX
+    }
+
     fn ask(&mut self, command: Command) {
+        if !self.has_room() && !matches!(*command.request, Request::Heartbeat(_)) {
+            // The disk stalls: members stay members, for all else they come again.
+            refuse(command, ErrorCode::CoordinatorNotAvailable);
+            return;
+        }
         self.tokens += 1;
         let token = Token(self.tokens);
         self.callers.insert(token, command.reply);
@@ -304,6 +320,12 @@ impl Task<'_> {
     /// Sends the round's batch on its way, or lets go of replies that have nothing to wait for.
     fn append(&mut self) {
         let replies = std::mem::take(&mut self.replies);
+        // A member hears in time that it is seen, however long the disk takes: what else the answer says
+        // (rejoin, no such member) does no harm if it is taken back.
+        let (seen, replies) = replies
+            .into_iter()
+            .partition(|(_, reply)| matches!(reply, Reply::Heartbeat(_)));
+        self.answer(seen);
         if self.batch.is_empty() {
             match self.waiting.back_mut() {
                 Some(last) => last.extend(replies),
@@ -337,9 +359,16 @@ impl Task<'_> {
     fn landed(&mut self, landing: Landing) -> Result<(), ErrorCode> {
         let replies = self.waiting.pop_front().unwrap_or_default();
         match landing {
-            Landing::Committed => self.answer(replies),
+            Landing::Committed => {
+                self.stalls = false;
+                self.answer(replies);
+            }
             Landing::Late(end) => {
-                for (token, _) in replies {
+                self.stalls = true;
+                // Whoever waits behind it waits for the same disk.
+                let behind = self.waiting.iter_mut().flat_map(std::mem::take);
+                let all: Vec<_> = replies.into_iter().chain(behind).collect();
+                for (token, _) in all {
                     self.answer_one(token, Err(ErrorCode::RequestTimedOut));
                 }
                 // Reads must not overtake it, however late it is.

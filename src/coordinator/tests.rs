@@ -265,6 +265,42 @@ async fn a_partition_that_is_loading_says_so_and_never_answers_an_empty_offset()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_are_heard_while_the_disk_stalls() {
+    let mut fixture = Fixture::new();
+    fixture.config.offsets_commit_timeout_ms = 200;
+    let groups = fixture.coordinator();
+    assert_eq!(commit(&groups, 0).await, Ok(()));
+    let heartbeat = || HeartbeatRequest {
+        group: "g".into(),
+        generation: 1,
+        member_id: "m".into(),
+        instance_id: None,
+    };
+    let unknown = ErrorCode::UnknownMemberId;
+    assert_eq!(groups.heartbeat(heartbeat()).await, unknown);
+    fixture.gate.set_closed(true);
+    // More than may be on their way, each in a round of its own.
+    let mut committing = Vec::new();
+    for offset in 1..60 {
+        let other = Arc::clone(&groups);
+        committing.push(tokio::spawn(async move { commit(&other, offset).await }));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let heard =
+            tokio::time::timeout(Duration::from_secs(10), groups.heartbeat(heartbeat())).await;
+        assert_eq!(heard, Ok(unknown), "{offset}");
+    }
+    let late = Err(ErrorCode::CoordinatorNotAvailable);
+    for committed in committing {
+        assert_eq!(committed.await.unwrap(), late);
+    }
+    fixture.gate.set_closed(false);
+    while commit(&groups, 99).await == late {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(fetch(&groups).await, Ok(Some(99)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_fails_ends_the_coordinator_and_nobody_waits_for_ever() {
     let fixture = Fixture::new();
     let groups = fixture.coordinator();
