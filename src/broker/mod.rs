@@ -26,7 +26,8 @@ use crate::handlers::Context;
 use crate::log::{LogManager, LogManagerConfig};
 use crate::metadata::{MetadataCache, Resolver, Watcher};
 use crate::net::{
-    BoundListener, Budgets, ConnectionLimits, MemoryBudget, NetConfig, RequestSlots, SocketOptions,
+    BoundListener, Budgets, ConnectionLimits, FrameBuffers, MemoryBudget, NetConfig, RequestSlots,
+    SocketOptions,
 };
 use crate::registry::Registry;
 use crate::replication::Replicas;
@@ -173,6 +174,7 @@ impl Broker {
         let budgets = Budgets {
             memory: MemoryBudget::new(request_memory(config)),
             requests: RequestSlots::new(usize::try_from(config.queued_max_requests).unwrap_or(1)),
+            frames: FrameBuffers::default(),
         };
         let names = bound.iter().map(|(listener, _)| &listener.name);
         let service = Arc::new(service::KafkaService::new(context, names));

@@ -248,7 +248,7 @@ impl Log {
         let full = {
             let mut index = segment.index.lock();
             index.add(segment.base_offset, batch, interval);
-            index.offsets.len().max(index.times.len()) > PENDING_MAX
+            index.offsets.len().max(index.times.len()) >= PENDING_MAX
         };
         let end = header.last_offset() + 1;
         segment.set_bytes(batch.end(), end);
@@ -282,7 +282,7 @@ impl Log {
             writer.epochs_to_write = false;
             self.write_epochs(&text);
         }
-        if full && let Err(error) = segment.write_index(&self.files, PENDING_MAX) {
+        if full && let Err(error) = segment.write_index(&self.files, PENDING_MAX - 1) {
             // They stay in memory and are tried again with the next ones.
             tracing::warn!(partition = %self.partition, %error, "write index entries");
         }

@@ -397,7 +397,7 @@ impl Segment {
         index.times.drain(..time_count);
         index.offsets_on_disk += u32::try_from(offset_count).unwrap_or(0);
         index.times_on_disk += u32::try_from(time_count).unwrap_or(0);
-        if pending_max < PENDING_MAX {
+        if pending_max == 0 {
             index.offsets.shrink_to_fit();
             index.times.shrink_to_fit();
         }

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -19,6 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::frame_buffer::{FrameBuffer, LARGE_BYTES as LARGE_FRAME_BYTES};
 use super::{Budgets, NetConfig, PeerInfo, Service, Socket, Turn};
 use crate::protocol::frame::{self, Frame};
 use crate::protocol::{Chunk, Completion, Response, Timing};
@@ -67,6 +68,15 @@ enum Answer {
     Later(BoxFuture<'static, Option<Response>>),
 }
 
+/// A frame that is read into a buffer of its own.
+struct LargeFrame {
+    buffer: FrameBuffer,
+    /// Bytes of the frame and its prefix.
+    wanted: usize,
+    /// As much of it may be read before memory is asked for again.
+    room: usize,
+}
+
 /// One connection and what it is in the middle of.
 pub struct Connection<S> {
     socket: S,
@@ -76,7 +86,9 @@ pub struct Connection<S> {
     budgets: Budgets,
     shutdown: CancellationToken,
     buffer: BytesMut,
-    /// Memory taken for what is in `buffer`.
+    /// The large frame that is arriving, prefix and all; `buffer` is empty then.
+    large: Option<LargeFrame>,
+    /// Memory taken for what is in `buffer` or `large`.
     buffer_memory: Option<OwnedSemaphorePermit>,
     /// Size of the last frame.
     last_frame_bytes: usize,
@@ -109,6 +121,7 @@ impl<S: Socket> Connection<S> {
             budgets,
             shutdown,
             buffer: BytesMut::new(),
+            large: None,
             buffer_memory: None,
             last_frame_bytes: 0,
             largest_frame_bytes: 0,
@@ -211,7 +224,7 @@ impl<S: Socket> Connection<S> {
         active: Instant,
     ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Closed> {
         loop {
-            let wanted = match frame::next(&mut self.buffer, self.config.request_bytes_max)? {
+            let wanted = match self.next_frame()? {
                 Frame::Complete(frame) => {
                     self.last_frame_bytes = frame.len();
                     self.largest_frame_bytes = self.largest_frame_bytes.max(frame.len());
@@ -233,14 +246,40 @@ impl<S: Socket> Connection<S> {
         }
     }
 
+    fn next_frame(&mut self) -> Result<Frame, Closed> {
+        let whole = |large: &mut LargeFrame| large.buffer.bytes.len() == large.wanted;
+        if let Some(large) = self.large.take_if(whole) {
+            let frame = large.buffer.freeze().slice(frame::PREFIX_BYTES..);
+            return Ok(Frame::Complete(frame));
+        }
+        if let Some(large) = &self.large {
+            let bytes = large.wanted;
+            return Ok(Frame::Incomplete { bytes });
+        }
+        let bytes_max = self.config.request_bytes_max;
+        Ok(frame::next(&mut self.buffer, bytes_max)?)
+    }
+
     async fn read_some(&mut self, wanted: usize) -> Result<(), Closed> {
-        if self.buffer.is_empty() {
+        if self.buffer.is_empty() && self.large.is_none() {
             poll_fn(|cx| self.socket.poll_readable(cx)).await?;
         }
-        if self.buffer.capacity() == self.buffer.len() {
+        let full = match &self.large {
+            Some(large) => large.buffer.bytes.len() == large.room,
+            None => self.buffer.capacity() == self.buffer.len(),
+        };
+        if full {
             self.grow(wanted).await?;
         }
-        match self.socket.read_buf(&mut self.buffer).await? {
+        let read = match &mut self.large {
+            Some(large) => {
+                let bytes = &mut large.buffer.bytes;
+                let room = large.room - bytes.len();
+                self.socket.read_buf(&mut bytes.limit(room)).await?
+            }
+            None => self.socket.read_buf(&mut self.buffer).await?,
+        };
+        match read {
             0 => Err(Closed::Eof),
             _ => Ok(()),
         }
@@ -249,7 +288,11 @@ impl<S: Socket> Connection<S> {
     /// Makes room for more of a frame of `wanted` bytes, in step with what has arrived. The buffer never
     /// reaches beyond the frame, so that a frame pins no memory but its own.
     async fn grow(&mut self, wanted: usize) -> Result<(), Closed> {
-        let held = self.buffer.len();
+        let arrived = match &self.large {
+            Some(large) => &large.buffer.bytes[..],
+            None => &self.buffer[..],
+        };
+        let held = arrived.len();
         if held == 0 {
             self.buffer = BytesMut::with_capacity(FIRST_READ_BYTES);
             return Ok(());
@@ -261,9 +304,21 @@ impl<S: Socket> Connection<S> {
             (Some(memory), Some(permit)) => memory.merge(permit),
             (memory, permit) => *memory = permit,
         }
-        let mut larger = BytesMut::with_capacity(held + more);
-        larger.extend_from_slice(&self.buffer);
-        self.buffer = larger;
+        let room = held + more;
+        if room < LARGE_FRAME_BYTES {
+            let mut larger = BytesMut::with_capacity(room);
+            larger.extend_from_slice(arrived);
+            self.buffer = larger;
+            return Ok(());
+        }
+        let mut buffer = self.budgets.frames.take(room);
+        buffer.bytes.extend_from_slice(arrived);
+        self.buffer = BytesMut::new();
+        self.large = Some(LargeFrame {
+            buffer,
+            wanted,
+            room,
+        });
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::frame_buffer::FrameBuffers;
 use crate::types::ListenerName;
 
 /// Kafka's connection limits, shared by all listeners; they may change.
@@ -244,6 +245,7 @@ impl RequestSlots {
 pub struct Budgets {
     pub memory: MemoryBudget,
     pub requests: RequestSlots,
+    pub frames: FrameBuffers,
 }
 
 #[cfg(test)]

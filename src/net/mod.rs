@@ -1,12 +1,14 @@
 //! Sockets: listeners, connections, limits. Knows frames and chunks, no Kafka semantics.
 
 mod connection;
+mod frame_buffer;
 mod limits;
 mod listener;
 mod service;
 mod socket;
 
 pub use connection::Connection;
+pub use frame_buffer::FrameBuffers;
 pub use limits::{Budgets, ConnectionLimitValues, ConnectionLimits, MemoryBudget, RequestSlots};
 pub use listener::{BoundListener, SocketOptions, bind};
 pub use service::{NetConfig, PeerInfo, Service, Turn};

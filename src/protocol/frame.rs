@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes, BytesMut};
 /// Requests other than Produce never need to be larger.
 pub const SMALL_REQUEST_BYTES_MAX: usize = 8 << 20;
 const PRODUCE_KEY: i16 = 0;
-const PREFIX_BYTES: usize = 4;
+pub const PREFIX_BYTES: usize = 4;
 
 /// What the buffer holds.
 #[derive(Debug, PartialEq, Eq)]

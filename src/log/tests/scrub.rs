@@ -1,6 +1,7 @@
 //! A round over closed segments, with and without something to find.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use super::support::*;
@@ -33,10 +34,12 @@ fn a_scrub_finds_what_nobody_reads() {
     assert_eq!((manager.damage_found(), log.damaged_places()), (0, 0));
     // A payload: no reader's look at the headers would find it.
     let path = directory.path().join("topic-0/00000000000000000000.log");
-    let mut content = fs::read(&path).unwrap();
-    let batch_bytes = batches_of(&content)[0].0.total_bytes();
-    content[batch_bytes + 100] ^= 1;
-    fs::write(&path, content).unwrap();
+    let content = fs::read(&path).unwrap();
+    let damaged = batches_of(&content)[0].0.total_bytes() + 100;
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    // That byte and no more: a scrub may read the file at any moment.
+    file.write_all_at(&[content[damaged] ^ 1], damaged as u64)
+        .unwrap();
     wait_until("the scrub", || log.damaged_places() == 1);
     assert!(log.read(2, 100, Offset::MAX, true).is_err());
     assert!(log.read(4, 100, Offset::MAX, true).is_ok());

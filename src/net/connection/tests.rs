@@ -6,7 +6,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::net::{MemoryBudget, RequestSlots, Turn};
+use crate::net::{FrameBuffers, MemoryBudget, RequestSlots, Turn};
 use crate::types::ListenerName;
 
 /// Answers each frame as its first byte says: `r`eady, `l`ater (when released), `n`othing, `c`lose;
@@ -88,6 +88,7 @@ fn start_with(
     let budgets = Budgets {
         memory: MemoryBudget::new(16 << 20),
         requests: requests.clone(),
+        frames: FrameBuffers::default(),
     };
     tokio::spawn(Connection::new(server, peer, service, config, budgets, shutdown.clone()).run());
     client
@@ -256,5 +257,38 @@ async fn a_request_waits_while_as_many_as_may_be_are_handled() {
         service.releases.lock().remove(1).send(()).unwrap();
         settle().await;
         assert_eq!(service.queued.load(Ordering::SeqCst), left);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_frames_come_whole_however_they_are_cut_and_the_next_one_is_not_lost() {
+    let service = Arc::new(Scripted::default());
+    let mut client = start(&service, &CancellationToken::new());
+    let frame = |bytes: usize, mark: u8| {
+        let mut frame = u32::try_from(bytes).unwrap().to_be_bytes().to_vec();
+        frame.push(b'r');
+        frame.extend((1..bytes).map(|at| mark.wrapping_add(u8::try_from(at % 251).unwrap())));
+        frame
+    };
+    for (round, bytes) in [4_090, 60_000, 70_000, 300_000, 65_532, 900_000]
+        .into_iter()
+        .enumerate()
+    {
+        let mark = u8::try_from(round).unwrap();
+        let large = frame(bytes, mark);
+        let small = frame(10, mark);
+        let (mut reader, mut writer) = tokio::io::split(&mut client);
+        let sent = [large.clone(), small.clone()].concat();
+        let write = async {
+            for piece in sent.chunks(50_021) {
+                writer.write_all(piece).await.unwrap();
+                settle().await;
+            }
+        };
+        let mut answered = vec![0; large.len() + small.len() - 8];
+        let (_, read) = tokio::join!(write, reader.read_exact(&mut answered));
+        read.unwrap();
+        assert!(answered[..bytes] == large[4..], "{bytes}");
+        assert_eq!(answered[bytes..], small[4..]);
     }
 }
