@@ -16,6 +16,9 @@ const HEAP_ARENAS: i32 = 2;
 /// From here on memory comes from the kernel and goes back to it.
 #[cfg(target_env = "gnu")]
 const HEAP_PIECE_BYTES_MAX: i32 = 256 << 10;
+/// So much free memory at a heap's end is kept for the next moment.
+#[cfg(target_env = "gnu")]
+const HEAP_SPARE_BYTES: i32 = 1 << 20;
 const EXIT_AT_ONCE: i32 = 130;
 /// As Kafka ends itself.
 const EXIT_NO_DIRECTORY: i32 = 1;
@@ -48,6 +51,7 @@ fn limit_heap() {
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, HEAP_ARENAS);
         libc::mallopt(libc::M_MMAP_THRESHOLD, HEAP_PIECE_BYTES_MAX);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, HEAP_SPARE_BYTES);
     }
 }
 

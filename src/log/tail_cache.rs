@@ -10,8 +10,12 @@ use crate::types::Offset;
 /// Bookkeeping of one cached batch, roughly.
 const ENTRY_BYTES: usize = 160;
 /// Small batches are copied, one behind the other, into blocks of this size. They leave in the order in
-/// which they came, and so do the blocks: pieces of all sizes would leave holes in the heap.
-const BLOCK_BYTES: usize = 128 << 10;
+/// which they came, and so do the blocks, to be filled again: pieces of all sizes, come and gone, would
+/// leave holes in the heap.
+const BLOCK_BYTES: usize = 256 << 10;
+/// So many of the oldest blocks are asked whether they are free: a slow reader may hold one. All are
+/// where there are more than the batches of the cache fill.
+const BLOCKS_ASKED: usize = 4;
 /// A payload from here on stays in the frame that it came in.
 const COPY_BELOW: usize = 32 << 10;
 
@@ -29,6 +33,16 @@ impl CachedBatch {
     fn bytes(&self) -> usize {
         self.head.len() + self.payload.len()
     }
+
+    /// What it takes of the budget. A payload that was not copied keeps its frame's buffer, which may
+    /// be up to twice as large.
+    fn cost(&self) -> usize {
+        let payload = match self.payload.len() {
+            0 => 0,
+            bytes => bytes.next_power_of_two(),
+        };
+        self.head.len() + payload + ENTRY_BYTES
+    }
 }
 
 /// What a read from the cache found.
@@ -43,9 +57,57 @@ pub(crate) struct CachedRun {
 #[derive(Debug)]
 pub(crate) struct TailCache {
     bytes_max: usize,
-    /// The block that is being filled.
-    block: Mutex<BytesMut>,
+    blocks: Mutex<Blocks>,
     state: Mutex<State>,
+}
+
+/// Where small batches are copied to.
+#[derive(Debug, Default)]
+struct Blocks {
+    /// The one that is being filled: what is left of it.
+    filling: Option<BytesMut>,
+    /// Full ones, the oldest first.
+    full: VecDeque<BytesMut>,
+    /// The next one to be filled.
+    spare: Option<BytesMut>,
+}
+
+impl Blocks {
+    fn copy(&mut self, parts: &[&[u8]]) -> Bytes {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let too_full = |block: &mut BytesMut| block.capacity() < bytes;
+        if let Some(full) = self.filling.take_if(too_full) {
+            self.full.push_back(full);
+        }
+        if self.filling.is_none() {
+            self.filling = self.spare.take();
+        }
+        let new = || BytesMut::with_capacity(BLOCK_BYTES);
+        let block = self.filling.get_or_insert_with(new);
+        for part in parts {
+            block.extend_from_slice(part);
+        }
+        block.split().freeze()
+    }
+
+    /// Batches have left: of the blocks that nobody holds a part of one is kept, the rest are returned.
+    fn tidy(&mut self, bytes_max: usize) -> Vec<BytesMut> {
+        let mut freed = Vec::new();
+        let too_many = self.full.len() > bytes_max / BLOCK_BYTES + BLOCKS_ASKED;
+        let asked = if too_many { usize::MAX } else { BLOCKS_ASKED };
+        let mut number = 0;
+        while number < self.full.len().min(asked) {
+            if !self.full[number].try_reclaim(BLOCK_BYTES) {
+                number += 1;
+            } else if let Some(block) = self.full.remove(number) {
+                match &self.spare {
+                    Some(_) => freed.push(block),
+                    None => self.spare = Some(block),
+                }
+            }
+        }
+        freed
+    }
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +131,7 @@ impl TailCache {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
-            block: Mutex::new(BytesMut::new()),
+            blocks: Mutex::default(),
             state: Mutex::new(State::default()),
         }
     }
@@ -84,9 +146,9 @@ impl TailCache {
         payload: Bytes,
     ) {
         let (head, payload) = if payload.len() < COPY_BELOW {
-            (self.copy(&[head, &payload]), Bytes::new())
+            (self.blocks.lock().copy(&[head, &payload]), Bytes::new())
         } else {
-            (self.copy(&[head]), payload)
+            (Bytes::copy_from_slice(head), payload)
         };
         let batch = CachedBatch {
             base_offset,
@@ -97,21 +159,9 @@ impl TailCache {
         self.push(log, batch);
     }
 
-    fn copy(&self, parts: &[&[u8]]) -> Bytes {
-        let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let mut block = self.block.lock();
-        if block.capacity() < bytes {
-            *block = BytesMut::with_capacity(BLOCK_BYTES);
-        }
-        for part in parts {
-            block.extend_from_slice(part);
-        }
-        block.split().freeze()
-    }
-
     /// Adds the batch behind the last one of its log.
     fn push(&self, log: u64, batch: CachedBatch) {
-        let cost = batch.bytes() + ENTRY_BYTES;
+        let cost = batch.cost();
         let mut dropped = Vec::new();
         {
             let mut state = self.state.lock();
@@ -135,7 +185,12 @@ impl TailCache {
                 tail.batches.push_back((batch, total));
             }
         }
-        drop(dropped); // freeing may take long: not under the lock
+        // Freeing may take long: not under the locks.
+        if !dropped.is_empty() {
+            drop(dropped);
+            let freed = self.blocks.lock().tidy(self.bytes_max);
+            drop(freed);
+        }
     }
 
     /// Whole batches from the one that holds `offset`; `None` if that one is not here.
@@ -206,7 +261,7 @@ impl State {
             self.logs.remove(&log);
         }
         Some(popped.map(|(batch, _)| {
-            self.bytes -= batch.bytes() + ENTRY_BYTES;
+            self.bytes -= batch.cost();
             batch
         }))
     }
@@ -218,10 +273,7 @@ impl State {
         self.order.retain(|&(other, _)| other != log);
         let batches = tail.batches.into_iter().map(|(batch, _)| batch);
         let batches: Vec<CachedBatch> = batches.collect();
-        let bytes: usize = batches
-            .iter()
-            .map(|batch| batch.bytes() + ENTRY_BYTES)
-            .sum();
+        let bytes: usize = batches.iter().map(CachedBatch::cost).sum();
         self.bytes -= bytes;
         batches
     }
@@ -285,7 +337,7 @@ mod tests {
         let pieces = cache.read(1, 0, 1 << 20, 9, true).unwrap().pieces;
         assert_eq!(pieces[..3], [&b"heada"[..], b"headb", b"head"]);
         assert_eq!(pieces[3].as_ptr(), large.as_ptr());
-        assert_eq!(pieces[1].as_ptr(), pieces[0][5..].as_ptr());
+        assert_eq!(pieces[1].as_ptr(), pieces[0].as_ptr().wrapping_add(5));
         // A full block is followed by the next one.
         for number in 3..20 {
             let payload = Bytes::from(vec![u8::try_from(number).unwrap(); COPY_BELOW - 1]);
@@ -296,8 +348,26 @@ mod tests {
     }
 
     #[test]
+    fn blocks_are_filled_again_once_their_batches_are_gone() {
+        let cache = TailCache::new(2 * BLOCK_BYTES);
+        let mut held = None;
+        for number in 0..1_000 {
+            cache.add(1, (number, number), b"head", Bytes::from(vec![1; 10_000]));
+            if number == 40 {
+                held = cache.read(1, 40, 1, 41, true);
+            }
+        }
+        assert!(cache.blocks.lock().full.len() <= 3);
+        assert_eq!(
+            held.unwrap().pieces[0][..5],
+            *b"head\x01",
+            "what is held is not filled again"
+        );
+    }
+
+    #[test]
     fn the_oldest_batches_of_all_logs_go_first() {
-        let cost = 100 + ENTRY_BYTES;
+        let cost = 61 + 64 + ENTRY_BYTES;
         let cache = TailCache::new(3 * cost);
         cache.push(1, batch(0, 1, 100));
         cache.push(2, batch(0, 1, 100));

@@ -12,8 +12,6 @@ use parking_lot::Mutex;
 pub(super) const LARGE_BYTES: usize = 32 << 10;
 /// Free buffers are kept up to so many bytes.
 const FREE_BYTES_MAX: usize = 2 << 20;
-/// A buffer is larger than its frame by no more than this part: what keeps frames counts their bytes.
-const SPARE_PART: usize = 8;
 
 /// Free buffers, shared by all connections.
 #[derive(Debug, Clone, Default)]
@@ -26,42 +24,42 @@ struct Free {
 }
 
 impl FrameBuffers {
-    /// An empty buffer with room for `bytes`.
+    /// An empty buffer with room for `bytes`. All have powers of two, so that they fit one another's
+    /// frames; pages of one that were never written to cost nothing.
     pub(super) fn take(&self, bytes: usize) -> FrameBuffer {
-        let reused = self.0.lock().best_fit(bytes);
+        let capacity = bytes.next_power_of_two();
+        let reused = self.0.lock().take(capacity);
         FrameBuffer {
-            bytes: reused.unwrap_or_else(|| Vec::with_capacity(rounded(bytes))),
+            bytes: reused.unwrap_or_else(|| Vec::with_capacity(capacity)),
             home: Arc::downgrade(&self.0),
         }
     }
 }
 
-/// A size that others round to as well.
-fn rounded(bytes: usize) -> usize {
-    let step = (bytes.next_power_of_two() / 2 / SPARE_PART).max(1);
-    bytes.div_ceil(step) * step
-}
-
 impl Free {
-    /// The smallest one that is large enough, and not too large.
-    fn best_fit(&mut self, bytes: usize) -> Option<Vec<u8>> {
-        let fitting = self.buffers.iter().enumerate();
-        let fitting = fitting.filter(|(_, buffer)| {
-            let capacity = buffer.capacity();
-            capacity >= bytes && capacity - bytes <= bytes / SPARE_PART
-        });
-        let (best, _) = fitting.min_by_key(|(_, buffer)| buffer.capacity())?;
-        let buffer = self.buffers.swap_remove(best);
-        self.bytes -= buffer.capacity();
+    fn take(&mut self, capacity: usize) -> Option<Vec<u8>> {
+        let mut newest_first = self.buffers.iter().rev();
+        let newest = newest_first.position(|buffer| buffer.capacity() == capacity)?;
+        let buffer = self.buffers.remove(self.buffers.len() - 1 - newest);
+        self.bytes -= capacity;
         Some(buffer)
     }
 
-    fn give_back(&mut self, mut buffer: Vec<u8>) {
-        if self.bytes + buffer.capacity() <= FREE_BYTES_MAX {
-            buffer.clear();
-            self.bytes += buffer.capacity();
-            self.buffers.push(buffer);
+    /// The oldest ones make room: frames of their size came longest ago.
+    fn give_back(&mut self, mut buffer: Vec<u8>) -> Vec<Vec<u8>> {
+        if buffer.capacity() > FREE_BYTES_MAX {
+            return vec![buffer];
         }
+        let mut dropped = Vec::new();
+        buffer.clear();
+        self.bytes += buffer.capacity();
+        self.buffers.push(buffer);
+        while self.bytes > FREE_BYTES_MAX {
+            let oldest = self.buffers.remove(0);
+            self.bytes -= oldest.capacity();
+            dropped.push(oldest);
+        }
+        dropped
     }
 }
 
@@ -89,7 +87,8 @@ impl Drop for FrameBuffer {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
             let bytes = std::mem::take(&mut self.bytes);
-            home.lock().give_back(bytes);
+            let dropped = home.lock().give_back(bytes);
+            drop(dropped); // freeing may take long: not under the lock
         }
     }
 }
@@ -118,35 +117,17 @@ mod tests {
         assert_eq!(slice, "frame");
         let at = slice.as_ptr().wrapping_sub(2);
         drop(slice);
-        assert_eq!(free(&buffers), [106_496]);
-        let again = buffers.take(106_000);
+        assert_eq!(free(&buffers), [131_072]);
+        assert_eq!(buffers.take(60_000).bytes.capacity(), 65_536);
+        let again = buffers.take(70_000);
         assert_eq!((again.bytes.as_ptr(), again.bytes.len()), (at, 0));
-        assert!(free(&buffers).is_empty());
+        assert_eq!(free(&buffers), [65_536]);
     }
 
     #[test]
-    fn the_best_fit_is_taken_and_none_that_is_much_too_large() {
+    fn no_more_than_so_many_bytes_are_kept_and_the_newest_of_them() {
         let buffers = FrameBuffers::default();
-        let all = [800_000, 850_000, 64_000].map(|bytes| buffers.take(bytes));
-        drop(all);
-        assert_eq!(free(&buffers), [65_536, 851_968, 851_968]);
-        assert_eq!(buffers.take(840_000).bytes.capacity(), 851_968);
-        assert_eq!(buffers.take(64_001).bytes.capacity(), 65_536);
-        assert_eq!(buffers.take(70_000).bytes.capacity(), 73_728);
-        let much_smaller = buffers.take(400_000);
-        assert_eq!(much_smaller.bytes.capacity(), 425_984);
-    }
-
-    #[test]
-    fn no_more_is_spared_than_a_part_and_no_more_is_kept_than_so_many_bytes() {
-        for bytes in [LARGE_BYTES, 33_000, 65_536, 65_537, 100_000_000] {
-            let capacity = rounded(bytes);
-            assert!(
-                capacity >= bytes && capacity - bytes <= bytes / SPARE_PART,
-                "{bytes}"
-            );
-        }
-        let buffers = FrameBuffers::default();
+        drop(buffers.take(100_000));
         let large: Vec<_> = (0..5).map(|_| buffers.take(1 << 20)).collect();
         drop(large);
         assert_eq!(free(&buffers), [1 << 20; 2]);
