@@ -15,7 +15,7 @@ const WORKER_THREADS_MAX: usize = 8;
 const HEAP_ARENAS: i32 = 2;
 /// From here on memory comes from the kernel and goes back to it.
 #[cfg(target_env = "gnu")]
-const HEAP_PIECE_BYTES_MAX: i32 = 256 << 10;
+const HEAP_PIECE_BYTES_MAX: i32 = 64 << 10;
 /// So much free memory at a heap's end is kept for the next moment.
 #[cfg(target_env = "gnu")]
 const HEAP_SPARE_BYTES: i32 = 1 << 20;
