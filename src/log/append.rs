@@ -8,7 +8,7 @@ use parking_lot::MutexGuard;
 
 use super::checkpoint;
 use super::directory::{has_no_room, is_out_of_descriptors};
-use super::disk::{DiskFile, OpenMode};
+use super::disk::{DiskFile, OpenMode, replace_file};
 use super::index;
 use super::log::{AppendError, Appended, Log, LogError, Writer, is_full};
 use super::names::{self, FileKind};
@@ -157,6 +157,7 @@ impl Log {
         if writer.on_disk {
             return Ok(());
         }
+        self.directory.settle(&self.partition)?;
         self.files.disk.create_directory(&self.files.path)?;
         self.write_partition_metadata()?;
         self.sync.lock().parent_directory = true;
@@ -164,12 +165,12 @@ impl Log {
         Ok(())
     }
 
+    /// Says whose records these are; durably, before there are any: without it, after a power cut, they
+    /// would be those of the next topic of this name.
     pub(super) fn write_partition_metadata(&self) -> io::Result<()> {
         let path = self.files.path.join(names::PARTITION_METADATA);
         let text = checkpoint::partition_metadata_to_text(self.topic_id);
-        let file = self.files.disk.open(&path, OpenMode::Create)?;
-        file.truncate(0)?;
-        file.write_at(text.as_bytes(), &[], 0)
+        replace_file(&*self.files.disk, &path, text.as_bytes(), true)
     }
 
     /// What a segment needs when the next one begins: whole indexes and a producer snapshot.
@@ -179,6 +180,10 @@ impl Log {
         segment: &Segment,
         end: Offset,
     ) -> Result<(), LogError> {
+        if self.sync.lock().is_nameless() {
+            // A power cut that left the next segment and not this one would leave a log with a hole.
+            self.files.disk.sync_directory(&self.files.path)?;
+        }
         segment.finish_index(&self.files)?;
         self.write_snapshot(writer, end, false)?;
         self.write_first_epoch(writer);

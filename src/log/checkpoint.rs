@@ -21,11 +21,13 @@ pub(crate) fn offsets_to_text(offsets: &Offsets) -> String {
 
 /// Reads what can be read; the flag says whether that was all. A damaged line costs only itself.
 pub(crate) fn offsets_from_text(text: &str) -> (Offsets, bool) {
+    // The last line of a torn file may lack the last digits of its offset.
+    let (text, torn) = text.split_at(text.rfind('\n').map_or(0, |end| end + 1));
     let mut lines = text.lines();
     let version = lines.next().map(str::trim);
     let count: Option<usize> = lines.next().and_then(|line| line.trim().parse().ok());
     let mut offsets = Offsets::new();
-    let mut whole = version == Some("0");
+    let mut whole = version == Some("0") && torn.is_empty();
     for line in lines.filter(|line| !line.trim().is_empty()) {
         match parse_line(line) {
             Some((partition, offset)) => {
@@ -140,6 +142,11 @@ mod tests {
             assert_eq!(offsets_from_text(text), (Offsets::new(), false), "{text:?}");
         }
         assert_eq!(offsets_from_text("0\n0\n"), (Offsets::new(), true));
+        let torn = offsets_from_text("0\n2\na 1 5\nb 0 12345");
+        assert_eq!(
+            torn,
+            (Offsets::from([(TopicPartition::new("a", 1), 5)]), false)
+        );
     }
 
     #[test]

@@ -204,12 +204,7 @@ impl Log {
         if to > self.flushed_offset() {
             self.flush()?;
         }
-        self.sync_file(first.base_offset, FileKind::ProducerSnapshot)
-            .and_then(|()| self.files.disk.sync_directory(&self.files.path))
-            .inspect_err(|error| {
-                self.directory
-                    .fail("sync a log before its start moves", error)
-            })?;
+        self.keep_producers(first.base_offset)?;
         tracing::info!(
             partition = %self.partition, log_start = to, by_time = expired.by_time, by_size = expired.by_size,
             by_log_start = expired.by_log_start, "segments go"

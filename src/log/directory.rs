@@ -75,6 +75,8 @@ pub(super) struct Directory {
     pub high_watermarks: Mutex<Offsets>,
     slots: Mutex<HashMap<TopicPartition, Arc<Slot>>>,
     log_starts: Mutex<Offsets>,
+    /// Partitions that are gone, and of which the checkpoints on disk may still say something.
+    stale: Mutex<BTreeSet<TopicPartition>>,
     listener: RwLock<Option<Arc<dyn FlushListener>>>,
     offline: AtomicBool,
     /// Offline since the start: what is in it is not known.
@@ -99,6 +101,7 @@ struct Found {
     recovery_points: Offsets,
     high_watermarks: Offsets,
     log_starts: Offsets,
+    stale: BTreeSet<TopicPartition>,
 }
 
 impl Directory {
@@ -161,20 +164,35 @@ impl Directory {
             disk.sync_directory(path)?;
         }
         warn_of_strangers(path, &entries);
-        let slots = entries
+        let slots: HashMap<TopicPartition, Arc<Slot>> = entries
             .iter()
             .filter(|entry| entry.is_directory)
             .filter_map(|entry| names::parse_partition_directory(&entry.name))
             .map(|partition| (partition, Arc::default()))
             .collect();
-        let offsets = |name| read_offsets(&**disk, path, name);
+        let mut stale = BTreeSet::new();
+        let mut offsets = |name| {
+            let mut offsets = read_offsets(&**disk, path, name);
+            offsets.retain(|partition, offset| {
+                let known = slots.contains_key(partition);
+                if !known && *offset > 0 {
+                    stale.insert(partition.clone());
+                }
+                known
+            });
+            offsets
+        };
+        let recovery_points = offsets(names::RECOVERY_POINT_CHECKPOINT);
+        let high_watermarks = offsets(names::REPLICATION_CHECKPOINT);
+        let log_starts = offsets(names::LOG_START_CHECKPOINT);
         let found = Found {
             clean,
             manifest,
             slots,
-            recovery_points: offsets(names::RECOVERY_POINT_CHECKPOINT),
-            high_watermarks: offsets(names::REPLICATION_CHECKPOINT),
-            log_starts: offsets(names::LOG_START_CHECKPOINT),
+            recovery_points,
+            high_watermarks,
+            log_starts,
+            stale,
         };
         Ok(Arc::new(Self::new(number, path, shared, found, Some(lock))))
     }
@@ -209,6 +227,7 @@ impl Directory {
             high_watermarks: Mutex::new(found.high_watermarks),
             slots: Mutex::new(found.slots),
             log_starts: Mutex::new(found.log_starts),
+            stale: Mutex::new(found.stale),
             listener: RwLock::new(None),
             offline: AtomicBool::new(lock.is_none()),
             dead: lock.is_none(),
@@ -390,13 +409,36 @@ impl Directory {
     pub(super) fn forget(&self, partition: &TopicPartition) {
         self.slots.lock().remove(partition);
         self.manifest.lock().remove(partition);
-        self.recovery_points.lock().remove(partition);
-        self.high_watermarks.lock().remove(partition);
-        // A log start that stays behind would cut the next topic of that name.
-        let mut starts = self.log_starts.lock();
-        if starts.remove(partition).is_some() {
-            self.write_offsets(names::LOG_START_CHECKPOINT, &starts, true);
+        let of = |offsets: &Mutex<Offsets>| offsets.lock().remove(partition).is_some();
+        let noted = [
+            &self.recovery_points,
+            &self.high_watermarks,
+            &self.log_starts,
+        ]
+        .map(of);
+        if noted.contains(&true) {
+            self.stale.lock().insert(partition.clone());
         }
+    }
+
+    /// Sees to it, before a partition gets files, that no checkpoint on disk says of it what was true
+    /// of another topic of that name: after a power cut it would be believed.
+    pub(super) fn settle(&self, partition: &TopicPartition) -> io::Result<()> {
+        let mut stale = self.stale.lock();
+        if !stale.contains(partition) {
+            return Ok(());
+        }
+        for (name, offsets) in [
+            (names::RECOVERY_POINT_CHECKPOINT, &self.recovery_points),
+            (names::REPLICATION_CHECKPOINT, &self.high_watermarks),
+            (names::LOG_START_CHECKPOINT, &self.log_starts),
+        ] {
+            let offsets = offsets.lock();
+            let text = checkpoint::offsets_to_text(&offsets);
+            replace_file(&*self.disk, &self.path.join(name), text.as_bytes(), true)?;
+        }
+        stale.clear();
+        Ok(())
     }
 
     pub(super) fn partition_count(&self) -> usize {
@@ -418,13 +460,15 @@ impl Directory {
         unopened.map(|(partition, _)| partition.clone()).collect()
     }
 
-    /// Logs that are open; does not wait for those that are being opened.
+    /// Logs that are open, in order; does not wait for those that are being opened.
     pub(super) fn logs(&self) -> Vec<Arc<Log>> {
         let slots: Vec<Arc<Slot>> = self.slots.lock().values().map(Arc::clone).collect();
-        slots
+        let mut logs: Vec<Arc<Log>> = slots
             .iter()
             .filter_map(|slot| slot.log.try_lock()?.as_ref().map(Arc::clone))
-            .collect()
+            .collect();
+        logs.sort_unstable_by(|a, b| a.topic_partition().cmp(b.topic_partition()));
+        logs
     }
 
     /// True if no files of a partition are here that this run has neither opened nor found clean.
@@ -618,12 +662,30 @@ fn check_owner(disk: &dyn Disk, path: &Path, owner: Owner<'_>) -> Result<(), Log
             return Ok(());
         }
         meta.directory_id = meta.directory_id.or(found.directory_id);
+    } else {
+        sync_parents(disk, path)?;
     }
     replace_file(
         disk,
         &path.join(names::META_PROPERTIES),
         meta.to_text().as_bytes(),
-        false,
+        true, // a torn one would be somebody else's
     )?;
+    Ok(())
+}
+
+/// Makes the name of a new log directory durable, and of those above it that may be as new.
+fn sync_parents(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    for (number, parent) in path.ancestors().skip(1).enumerate() {
+        let parent = match parent.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => parent,
+        };
+        match disk.sync_directory(parent) {
+            // Above somebody else's directory there is nothing of ours.
+            Err(_) if number > 0 => break,
+            result => result?,
+        }
+    }
     Ok(())
 }

@@ -47,6 +47,8 @@ pub(super) struct SyncState {
     finishing: bool,
     /// A file was made in the partition's directory.
     pub partition_directory: bool,
+    /// Somebody is syncing that directory.
+    naming: bool,
     /// The partition's directory was made.
     pub parent_directory: bool,
     /// Offset behind the last write.
@@ -97,9 +99,15 @@ impl SyncState {
         work.finished.append(&mut self.finished);
         self.finished = work.finished;
         self.finishing = false;
+        self.naming = false;
         self.partition_directory |= work.partition_directory;
         self.parent_directory |= work.parent_directory;
         self.bytes += work.bytes;
+    }
+
+    /// True if the newest segment's name may not be on disk yet.
+    pub(super) fn is_nameless(&self) -> bool {
+        self.naming || self.partition_directory
     }
 
     /// What is to be synced now; nothing of it is in here any more.
@@ -108,6 +116,7 @@ impl SyncState {
         let work = std::mem::take(self);
         self.end = end;
         self.finishing = !work.finished.is_empty();
+        self.naming = work.partition_directory;
         work
     }
 }
@@ -137,11 +146,17 @@ impl Log {
             }
             return Err(error.into());
         }
-        self.sync.lock().finishing = false;
+        {
+            let mut sync = self.sync.lock();
+            sync.finishing = false;
+            sync.naming = false;
+        }
         if !work.segments.is_empty() {
             let time = self.directory.clock.now().saturating_duration_since(start);
             self.directory.flush_took(time);
         }
+        // Nothing is reported of a directory that went offline meanwhile.
+        self.directory.check_online()?;
         let before = self.flushed.fetch_max(work.end, Ordering::AcqRel);
         let flushed = before.max(work.end);
         if flushed > before {
@@ -365,18 +380,8 @@ impl FlushQueue {
                 return None;
             }
             let now = directory.clock.now();
-            while let Some((&(due, id), _)) = state.later.first_key_value()
-                && due <= now
-            {
-                if let Some(log) = state.later.remove(&(due, id)).and_then(|log| log.upgrade()) {
-                    log.timed.store(false, Ordering::Release);
-                    state.background.push(log);
-                }
-            }
-            if !state.dirty.is_empty() || !state.background.is_empty() {
-                let dirty = std::mem::take(&mut state.dirty);
-                let background = std::mem::take(&mut state.background);
-                return Some(Work { dirty, background });
+            if let Some(work) = state.take(now) {
+                return Some(work);
             }
             state.waiting = true;
             match state.later.first_key_value() {
@@ -388,6 +393,36 @@ impl FlushQueue {
             }
             state.waiting = false;
         }
+    }
+
+    /// What the flusher would flush now, for a simulation that has no such thread.
+    #[cfg(test)]
+    pub(super) fn due(&self, now: Instant) -> Vec<Arc<Log>> {
+        let work = self.state.lock().take(now);
+        work.map_or_else(Vec::new, |mut work| {
+            work.dirty.append(&mut work.background);
+            work.dirty
+        })
+    }
+}
+
+impl QueueState {
+    fn take(&mut self, now: Instant) -> Option<Work> {
+        while let Some((&(due, id), _)) = self.later.first_key_value()
+            && due <= now
+        {
+            if let Some(log) = self.later.remove(&(due, id)).and_then(|log| log.upgrade()) {
+                log.timed.store(false, Ordering::Release);
+                self.background.push(log);
+            }
+        }
+        if self.dirty.is_empty() && self.background.is_empty() {
+            return None;
+        }
+        Some(Work {
+            dirty: std::mem::take(&mut self.dirty),
+            background: std::mem::take(&mut self.background),
+        })
     }
 }
 

@@ -72,6 +72,14 @@ impl Housekeeping {
         }
     }
 
+    /// Does what is due, for a simulation that has no thread for it.
+    #[cfg(test)]
+    pub(super) fn run_due(&self) {
+        while let Some(task) = self.directory.tasks.take_due(|task| self.every(task)) {
+            self.run_task(task);
+        }
+    }
+
     fn every(&self, task: &Task) -> Option<Duration> {
         match task {
             Task::RecoveryPoints => Some(self.recovery_points_every),

@@ -100,8 +100,11 @@ impl LeaderEpochs {
         text
     }
 
-    /// Reads the file; `None` if it is not one.
+    /// Reads the file; `None` if it is not one, or torn: the last number may lack its last digits.
     pub(crate) fn from_text(text: &str) -> Option<Self> {
+        if !text.ends_with('\n') {
+            return None;
+        }
         let mut lines = text.lines();
         if lines.next()?.trim() != "0" {
             return None;
@@ -184,6 +187,7 @@ mod tests {
             "",
             "1\n0\n",
             "0\n2\n0 0\n",
+            "0\n2\n0 0\n3 12",
             "0\n1\nx 0\n",
             "0\n2\n3 12\n0 0\n",
             "\0\0\0",

@@ -347,6 +347,15 @@ impl Log {
         if to > self.flushed_offset() {
             self.flush()?;
         }
+        let first_kept = {
+            let view = self.view.lock();
+            let after = view.segments.partition_point(|s| s.base_offset <= to);
+            let first = after.checked_sub(1).filter(|first| *first > 0);
+            first.map(|first| view.segments[first].base_offset)
+        };
+        if let Some(base_offset) = first_kept {
+            self.keep_producers(base_offset)?;
+        }
         let me = self.me.upgrade().map(|me| (me, to));
         match self.directory.store_log_starts(me.as_slice()) {
             Ok(()) => self.drop_below(to, false)?,

@@ -134,7 +134,29 @@ impl LogManager {
         Self::open_all(config, claimed, clock, disk)
     }
 
+    /// Without a thread: a simulation calls [`Self::due_flushes`] and [`Self::run_due_tasks`].
+    #[cfg(test)]
+    pub(super) fn open_still(
+        config: LogManagerConfig,
+        clock: Arc<dyn Clock>,
+        disk: Arc<dyn Disk>,
+    ) -> Result<Arc<Self>, LogError> {
+        let claimed = claim::claim(&*disk, &config.directories)?;
+        Self::without_threads(config, claimed, clock, disk)
+    }
+
     fn open_all(
+        config: LogManagerConfig,
+        claimed: Vec<ClaimedDirectory>,
+        clock: Arc<dyn Clock>,
+        disk: Arc<dyn Disk>,
+    ) -> Result<Arc<Self>, LogError> {
+        let manager = Self::without_threads(config, claimed, clock, disk)?;
+        manager.start_threads()?;
+        Ok(manager)
+    }
+
+    fn without_threads(
         config: LogManagerConfig,
         claimed: Vec<ClaimedDirectory>,
         clock: Arc<dyn Clock>,
@@ -167,7 +189,7 @@ impl LogManager {
             Arc::new(Housekeeping::new(&config, directory))
         });
         let housekeeping = housekeeping.collect();
-        let manager = Arc::new(Self {
+        Ok(Arc::new(Self {
             directories,
             shared,
             housekeeping,
@@ -177,9 +199,7 @@ impl LogManager {
             placing: Mutex::new(()),
             threads: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
-        });
-        manager.start_threads()?;
-        Ok(manager)
+        }))
     }
 
     fn start_threads(&self) -> io::Result<()> {
@@ -488,6 +508,19 @@ impl LogManager {
     pub(super) fn clean_up(&self) -> bool {
         let clean = |directory: &Arc<Directory>| super::cleanup::clean_up(directory);
         self.directories.iter().map(clean).fold(false, |a, b| a | b)
+    }
+
+    /// What the flushers would flush now, directory by directory.
+    #[cfg(test)]
+    pub(super) fn due_flushes(&self) -> Vec<Arc<Log>> {
+        let due = |directory: &Arc<Directory>| directory.flush_queue.due(directory.clock.now());
+        self.directories.iter().flat_map(due).collect()
+    }
+
+    /// What the housekeeping thread would do now.
+    #[cfg(test)]
+    pub(super) fn run_due_tasks(&self) {
+        self.housekeeping.iter().for_each(|h| h.run_due());
     }
 
     /// True once [`Self::close`] has begun.

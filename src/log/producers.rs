@@ -120,6 +120,25 @@ impl Log {
         Ok(None)
     }
 
+    /// Makes the producers' state at `base_offset` durable: with the segments before it goes all else
+    /// that tells of some of them.
+    pub(super) fn keep_producers(&self, base_offset: Offset) -> Result<(), LogError> {
+        let kind = FileKind::ProducerSnapshot;
+        let path = self.files.path_of(base_offset, kind);
+        let content = read_small_file(&*self.files.disk, &path, SNAPSHOT_BYTES_MAX).ok();
+        let whole = content.is_some_and(|c| ProducerState::from_snapshot(&c).is_some());
+        let written = match whole {
+            true => self
+                .sync_file(base_offset, kind)
+                .and_then(|()| self.files.disk.sync_directory(&self.files.path)),
+            false => {
+                let state = self.load_producers(base_offset)?;
+                replace_file(&*self.files.disk, &path, &state.to_snapshot(), true)
+            }
+        };
+        written.map_err(|error| self.failed_write(error))
+    }
+
     /// Offsets of the snapshots on disk, ascending.
     fn snapshots(&self) -> Result<Vec<Offset>, LogError> {
         let mut offsets: Vec<Offset> = self

@@ -1,5 +1,6 @@
 //! Reading from a log: whole batches from the cache or the file, and offsets by time.
 
+use std::cell::Cell;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -274,7 +275,7 @@ impl Log {
         for segment in self.segments_with_bytes()? {
             segment.ensure_loaded(&self.files, self.index_interval())?;
             let mut largest = segment.index.lock().max_timestamp;
-            if largest.is_some_and(|(_, offset)| offset < start) {
+            if segment.base_offset < start {
                 largest = self.largest_from(&segment, start)?;
             }
             let Some((timestamp, offset)) = largest.filter(|(largest, _)| *largest != NO_TIMESTAMP)
@@ -293,7 +294,8 @@ impl Log {
         })
     }
 
-    /// The largest timestamp of batches from the one that holds `from`, and the batch's last offset.
+    /// The largest timestamp from `from` on, and the last offset of its batch: the batch that holds
+    /// `from` may have a larger one before it.
     fn largest_from(
         &self,
         segment: &Segment,
@@ -305,10 +307,15 @@ impl Log {
         let mut largest: Option<(TimestampMs, Offset)> = None;
         while let Some(batch) = walker.next()? {
             let header = &batch.header;
-            if header.last_offset() >= from
-                && largest.is_none_or(|(largest, _)| header.max_timestamp > largest)
-            {
-                largest = Some((header.max_timestamp, header.last_offset()));
+            if header.last_offset() < from {
+                continue;
+            }
+            let timestamp = match header.base_offset < from {
+                true => largest_in_batch(&*file, &batch, from)?,
+                false => header.max_timestamp,
+            };
+            if largest.is_none_or(|(largest, _)| timestamp > largest) {
+                largest = Some((timestamp, header.last_offset()));
             }
         }
         Ok(largest)
@@ -390,6 +397,21 @@ fn search_batch(
         })
     })?;
     Ok(found)
+}
+
+fn largest_in_batch(
+    file: &dyn DiskFile,
+    batch: &Located,
+    from: Offset,
+) -> Result<TimestampMs, LogError> {
+    let largest = Cell::new(NO_TIMESTAMP);
+    search_batch(file, batch, &|timestamp, offset| {
+        if offset >= from {
+            largest.set(timestamp.max(largest.get()));
+        }
+        false
+    })?;
+    Ok(largest.get())
 }
 
 /// The run as a range of the real file, or read into memory where the disk is a simulated one.

@@ -216,7 +216,12 @@ impl Opening<'_> {
             let segment = Segment::found(base, now_ms, extent, findings).with(whole.index);
             segments.push(Arc::new(segment.surveyed(whole.damage)));
             checked.push(base);
-            if let Some(reason) = whole.cut {
+            // Appended offsets have no gaps: what lay in between was not on disk yet, or was deleted.
+            let hole = next.filter(|&next| {
+                log_end < next && log_end >= on_disk_below && next > log_start && !self.compacted
+            });
+            let hole = hole.map(|next| format!("nothing lies between {log_end} and {next}"));
+            if let Some(reason) = whole.cut.or(hole) {
                 let rest = found.get(number..).unwrap_or(&[]);
                 self.cut(rest, segments.last(), &reason, log_end)?;
                 break;

@@ -10,7 +10,7 @@ use std::io;
 
 use super::disk::DiskFile;
 use super::walk::{Located, crc_matches};
-use crate::record::{BATCH_HEADER_BYTES, BatchHeader};
+use crate::record::{BATCH_HEADER_BYTES, BatchHeader, LOG_OVERHEAD_BYTES};
 use crate::types::{LeaderEpoch, NO_EPOCH, Offset};
 
 /// Bytes looked at when a batch is searched for.
@@ -169,7 +169,8 @@ impl<'a> Pieces<'a> {
             start,
             end,
             reason,
-            unwritten: self.is_unwritten(start, end)?,
+            unwritten: self.is_unwritten(start, end)?
+                || (end == self.plan.bytes && self.is_torn(start)?),
         }))
     }
 
@@ -264,6 +265,26 @@ impl<'a> Pieces<'a> {
         let read_head = self.file.read_at(&mut head, start)?;
         Ok(tail[..read].iter().all(|&byte| byte == 0)
             || head[..read_head].iter().all(|&byte| byte == 0))
+    }
+
+    /// A batch that the file ends in the middle of. With a damaged length only it would be whole.
+    fn is_torn(&mut self, start: u64) -> io::Result<bool> {
+        let left = self.plan.bytes.saturating_sub(start);
+        let mut bytes = [0; BATCH_HEADER_BYTES];
+        let read = self.file.read_at(&mut bytes, start)?;
+        let Ok(mut header) = BatchHeader::parse(&bytes[..read]) else {
+            return Ok(left < BATCH_HEADER_BYTES as u64);
+        };
+        if header.total_bytes() as u64 <= left {
+            return Ok(false);
+        }
+        let length = left.saturating_sub(LOG_OVERHEAD_BYTES as u64);
+        header.batch_length = i32::try_from(length).unwrap_or(i32::MAX);
+        let whole = Located {
+            header,
+            position: start,
+        };
+        Ok(!crc_matches(self.file, &whole, &mut self.buffer)?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -76,10 +76,7 @@ impl TaskQueue {
                 return None;
             }
             let now = self.clock.now();
-            if let Some(task) = state.due.pop_due(now) {
-                if let Some(every) = every(&task) {
-                    state.due.set(task.clone(), now + every);
-                }
+            if let Some(task) = state.take(now, &every) {
                 return Some(task);
             }
             match state.due.next_due() {
@@ -92,6 +89,12 @@ impl TaskQueue {
         }
     }
 
+    /// A task that is due now, for a simulation that does not wait.
+    #[cfg(test)]
+    pub(super) fn take_due(&self, every: impl Fn(&Task) -> Option<Duration>) -> Option<Task> {
+        self.state.lock().take(self.clock.now(), every)
+    }
+
     /// Takes the files that wait for their removal.
     pub(super) fn take_files(&self) -> Vec<PathBuf> {
         let due = std::mem::take(&mut self.state.lock().due);
@@ -100,5 +103,15 @@ impl TaskQueue {
             _ => None,
         });
         files.flatten().collect()
+    }
+}
+
+impl State {
+    fn take(&mut self, now: Instant, every: impl Fn(&Task) -> Option<Duration>) -> Option<Task> {
+        let task = self.due.pop_due(now)?;
+        if let Some(every) = every(&task) {
+            self.due.set(task.clone(), now + every);
+        }
+        Some(task)
     }
 }

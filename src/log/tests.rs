@@ -3,6 +3,7 @@
 mod support;
 
 mod basics;
+mod crash;
 mod damage;
 mod disks;
 mod faults;

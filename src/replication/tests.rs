@@ -355,9 +355,11 @@ async fn who_gives_up_is_told_where_the_batch_is() {
 async fn a_page_cache_topic_does_not_wait_for_the_disk() {
     let fixture = Fixture::new();
     let partition = fixture.create("t", 1, page_cache());
-    fixture.gate.set_closed(true);
+    // The first record waits until `partition.metadata` is there, as in Kafka.
     assert_eq!(produce(&partition, &["a"], Acks::All).await, 0);
-    assert_eq!(partition.high_watermark(), 1);
+    fixture.gate.set_closed(true);
+    assert_eq!(produce(&partition, &["b"], Acks::All).await, 1);
+    assert_eq!(partition.high_watermark(), 2);
 }
 
 #[tokio::test]

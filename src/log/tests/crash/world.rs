@@ -1,0 +1,765 @@
+//! A broker's logs on a [`CrashDisk`] beside their [`Model`]: does what a step says, and compares.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::disk::{CrashDisk, Kind, Lie, Watcher};
+use super::image::Image;
+use super::made::{PRODUCERS, new_batch, random_config};
+use super::model::{Model, Topic};
+use super::random::Random;
+use super::steps::{Action, Step};
+use crate::config::TopicConfig;
+use crate::log::tests::support::manager_config;
+use crate::log::{AppendError, FlushListener, Log, LogError, LogManager, LogManagerConfig};
+use crate::record::{BATCH_HEADER_BYTES, ValidBatch};
+use crate::time::{Clock, ManualClock};
+use crate::types::{Offset, ProducerId, TopicId, TopicPartition};
+
+pub(super) const TOPICS: usize = 3;
+const START_MS: i64 = 1_000_000;
+
+/// What is the same for a whole history.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setup {
+    pub seed: u64,
+    /// The power is tried at every n-th operation on the disk.
+    pub cut_one_in: usize,
+    pub lie: Option<Lie>,
+    /// Prints what is done.
+    pub verbose: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    setup: Setup,
+    clock: Arc<ManualClock>,
+    model: Arc<Mutex<Model>>,
+    running: Mutex<Option<Running>>,
+    configs: Mutex<Vec<Arc<TopicConfig>>>,
+    now: Mutex<Now>,
+}
+
+/// What a power cut ends.
+#[derive(Debug)]
+struct Running {
+    disk: CrashDisk,
+    manager: Arc<LogManager>,
+    logs: Vec<Option<Arc<Log>>>,
+}
+
+/// The step that runs.
+#[derive(Debug, Default)]
+struct Now {
+    seed: u64,
+    /// Operations of the step, on the disk.
+    operations: u64,
+    action: Option<Action>,
+    inside: Option<(u64, Action)>,
+    topic_ids: u64,
+    flushing: Option<usize>,
+}
+
+/// How a run begins.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    /// All logs are opened at once.
+    all: bool,
+    /// The power may go while it begins.
+    cuts: bool,
+}
+
+/// An operation failed as it was told to: the power went, or a fault happened.
+#[derive(Debug)]
+struct Failed;
+
+#[derive(Debug)]
+struct Heard(Arc<Mutex<Model>>);
+
+impl FlushListener for Heard {
+    fn flushed(&self, partition: &TopicPartition, offset: Offset) {
+        let mut model = self.0.lock();
+        if model.deaf {
+            return;
+        }
+        assert!(!model.failed, "{partition}: flushed to {offset} offline");
+        let topic = model.topics.iter_mut().find(|t| t.partition == *partition);
+        let topic = topic.expect("a topic of the model");
+        let end = topic.end() + i64::from(topic.in_flight.is_some()) * 1_000;
+        assert!(offset <= end, "{partition}: flushed past its end");
+        topic.flushed = topic.flushed.max(offset);
+    }
+
+    /// What consumers see: of a topic that does not wait for the disk all that is appended.
+    fn high_watermark(&self, partition: &TopicPartition) -> Option<Offset> {
+        let model = self.0.lock();
+        let topic = model.topics.iter().find(|t| t.partition == *partition)?;
+        Some(match topic.waits_for_disk {
+            true => topic.flushed,
+            false => topic.end(),
+        })
+    }
+
+    fn log_start_moved(&self, partition: &TopicPartition, log_start: Offset) {
+        let mut model = self.0.lock();
+        let topics = &mut model.topics;
+        if let Some(topic) = topics.iter_mut().find(|t| t.partition == *partition) {
+            topic.log_start = topic.log_start.max(log_start);
+        }
+    }
+
+    fn directory_failed(&self, _partitions: &[TopicPartition]) {
+        self.0.lock().failed = true;
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from("/data")
+}
+
+fn log_config() -> LogManagerConfig {
+    LogManagerConfig {
+        tail_cache_bytes: 0,
+        initial_task_delay_ms: 200,
+        flush_offset_checkpoint_interval_ms: 500,
+        flush_start_offset_checkpoint_interval_ms: 700,
+        retention_check_interval_ms: 300,
+        ..manager_config(&root())
+    }
+}
+
+fn partition(topic: usize) -> TopicPartition {
+    TopicPartition::new(format!("t{topic}"), 0)
+}
+
+/// As different from one another as real ones: a few bits would be taken for damage.
+fn topic_id(number: u64) -> TopicId {
+    let mut random = Random::of(0, number);
+    let (high, low) = (random.next().to_be_bytes(), random.next().to_be_bytes());
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&high);
+    id[8..].copy_from_slice(&low);
+    TopicId(id)
+}
+
+impl World {
+    pub(super) fn new(setup: Setup) -> Arc<Self> {
+        let mut random = Random::of(setup.seed, 1);
+        let topics = (0..TOPICS).map(|n| Topic::new(partition(n), topic_id(n as u64)));
+        let world = Arc::new(Self {
+            setup,
+            clock: Arc::new(ManualClock::new(START_MS)),
+            model: Arc::new(Mutex::new(Model {
+                topics: topics.collect(),
+                ..Model::default()
+            })),
+            running: Mutex::new(None),
+            configs: Mutex::new(vec![Arc::default(); TOPICS]),
+            now: Mutex::new(Now {
+                topic_ids: TOPICS as u64,
+                ..Now::default()
+            }),
+        });
+        for topic in 0..TOPICS {
+            world.set_config(topic, random_config(&mut random));
+        }
+        world.start(
+            Image::default(),
+            random.next(),
+            Start {
+                all: false,
+                cuts: true,
+            },
+        );
+        world
+    }
+
+    /// Ends the history: a last power cut, and nothing may be missing.
+    pub(super) fn end(self: &Arc<Self>) {
+        self.recover(Random::of(self.setup.seed, 2).next(), true);
+        self.stop();
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.setup.verbose {
+            println!("{}", what());
+        }
+    }
+
+    pub(super) fn run(self: &Arc<Self>, step: &Step) {
+        let mut random = Random::new(step.seed);
+        self.say(|| format!("{step:?}"));
+        {
+            let mut now = self.now.lock();
+            now.seed = step.seed;
+            now.operations = 0;
+            now.action = Some(step.action);
+            now.inside = step.inside;
+        }
+        let disk = self.disk();
+        disk.power_off_after(step.power_off);
+        if let Some((after, fault)) = step.fault {
+            disk.fail_after(after, fault);
+        }
+        if let Some(space) = step.space {
+            disk.set_space(space);
+        }
+        let result = self.act(step.action, &mut random);
+        disk.clear_faults();
+        disk.power_off_after(None);
+        self.now.lock().action = None;
+        if disk.is_off() {
+            self.recover(random.next(), true);
+        } else if self.model.lock().failed {
+            self.check_offline();
+            self.recover(random.next(), true);
+        } else if result.is_err() {
+            self.say(|| "  refused".to_owned());
+        }
+        if random.one_in(4) {
+            self.check_all(&mut random);
+        }
+    }
+
+    fn act(self: &Arc<Self>, action: Action, random: &mut Random) -> Result<(), Failed> {
+        match action {
+            Action::Append(topic) => self.append(topic, random),
+            Action::Repeat(topic) => self.repeat(topic, random),
+            Action::NewEpoch(topic) => {
+                self.model.lock().topics[topic].epoch += 1 + random.below(2) as i32;
+                Ok(())
+            }
+            Action::Flush(topic) => self.flush(topic),
+            Action::RunFlusher => self.run_flusher(random),
+            Action::Advance => {
+                self.clock
+                    .advance(Duration::from_millis(random.next() % 400));
+                Ok(())
+            }
+            Action::Housekeep => self.housekeep(),
+            Action::MoveRecoveryPoints => {
+                self.manager().move_recovery_points(0);
+                self.outcome()
+            }
+            Action::DeleteRecords(topic) => self.delete_records(topic, random),
+            Action::Recreate(topic) => self.recreate(topic, random),
+            Action::Configure(topic) => self.configure(topic, random),
+            Action::NoteHighWatermarks => self.note_high_watermarks(),
+            Action::Restart => self.restart(random),
+            Action::Kill => {
+                self.recover(random.next(), false);
+                Ok(())
+            }
+            Action::PowerCut => {
+                self.recover(random.next(), true);
+                Ok(())
+            }
+        }
+    }
+
+    fn disk(&self) -> CrashDisk {
+        self.running.lock().as_ref().unwrap().disk.clone()
+    }
+
+    fn manager(&self) -> Arc<LogManager> {
+        Arc::clone(&self.running.lock().as_ref().unwrap().manager)
+    }
+
+    /// Err if the power is off or the directory offline.
+    fn outcome(&self) -> Result<(), Failed> {
+        match self.disk().is_off() || self.model.lock().failed {
+            true => Err(Failed),
+            false => Ok(()),
+        }
+    }
+
+    /// What an operation's error means: only what was injected may fail.
+    fn failure(&self, error: &LogError) -> Failed {
+        let told = match error {
+            LogError::Io(error) => {
+                matches!(error.raw_os_error(), Some(libc::EIO | libc::ENOSPC))
+            }
+            LogError::Full(_) => true,
+            _ => false,
+        };
+        let injected = told || self.disk().is_off() || self.model.lock().failed;
+        assert!(injected, "{error}");
+        Failed
+    }
+
+    /// The open log of a topic, compared with the model when it is opened.
+    fn log(&self, topic: usize) -> Result<Arc<Log>, Failed> {
+        let open = self.running.lock().as_ref().unwrap().logs[topic].clone();
+        if let Some(log) = open {
+            return Ok(log);
+        }
+        let (partition, id) = {
+            let model = self.model.lock();
+            let topic = &model.topics[topic];
+            (topic.partition.clone(), topic.id)
+        };
+        let config = Arc::clone(&self.configs.lock()[topic]);
+        let log = self.manager().log(&partition, id, config);
+        let log = log.map_err(|error| self.failure(&error))?;
+        let mut random = Random::of(self.now.lock().seed, 3);
+        // Not under the lock: reading may write an index, and the power may go then.
+        let mut found = self.model.lock().topics[topic].clone();
+        let disk = self.disk();
+        disk.pause(true);
+        found.reconcile(&log);
+        found.check(&log, &mut random);
+        disk.pause(false);
+        self.model.lock().topics[topic] = found;
+        self.running.lock().as_mut().unwrap().logs[topic] = Some(Arc::clone(&log));
+        Ok(log)
+    }
+
+    fn append(&self, topic: usize, random: &mut Random) -> Result<(), Failed> {
+        let log = self.log(topic)?;
+        let now_ms = self.clock.wall_ms();
+        let (batch, valid) = new_batch(&self.model.lock().topics[topic], now_ms, random);
+        let epoch = batch.header.partition_leader_epoch;
+        self.model.lock().topics[topic].in_flight = Some(batch);
+        let appended = log.append(valid, epoch, now_ms);
+        match appended {
+            Ok(appended) => {
+                let mut model = self.model.lock();
+                let topic = &mut model.topics[topic];
+                let batch = topic.in_flight.take().unwrap();
+                assert_eq!(appended.base_offset, topic.end());
+                assert!(!appended.duplicate);
+                topic.batches.push(batch);
+                Ok(())
+            }
+            Err(AppendError::Refused(error)) => panic!("{error}"),
+            Err(AppendError::Log(error)) => {
+                let failed = self.failure(&error);
+                if self.outcome().is_ok() {
+                    // Refused for good: no later start may find it.
+                    self.model.lock().topics[topic].in_flight = None;
+                }
+                Err(failed)
+            }
+        }
+    }
+
+    /// A batch that is there must be recognised, and not be written again.
+    fn repeat(&self, topic: usize, random: &mut Random) -> Result<(), Failed> {
+        let log = self.log(topic)?;
+        let (header, stored, epoch) = {
+            let model = self.model.lock();
+            let topic = &model.topics[topic];
+            let id = random.below(PRODUCERS) as ProducerId;
+            let last = topic.batches.iter().rev().find(|batch| {
+                batch.header.producer_id == id && batch.header.base_offset >= topic.log_start
+            });
+            let Some(batch) = last else {
+                return Ok(());
+            };
+            (batch.header, batch.stored.clone(), topic.epoch)
+        };
+        let again = ValidBatch {
+            header,
+            payload: stored.slice(BATCH_HEADER_BYTES..),
+            max_timestamp_delta: 0,
+        };
+        match log.append(again, epoch, self.clock.wall_ms()) {
+            Ok(appended) => {
+                assert!(appended.duplicate);
+                assert_eq!(appended.base_offset, header.base_offset);
+                Ok(())
+            }
+            Err(AppendError::Log(error)) => Err(self.failure(&error)),
+            Err(AppendError::Refused(error)) => panic!("{error}"),
+        }
+    }
+
+    fn flush(&self, topic: usize) -> Result<(), Failed> {
+        let log = self.log(topic)?;
+        let outer = self.now.lock().flushing.replace(topic);
+        let result = log.flush();
+        self.now.lock().flushing = outer;
+        let flushed = result.map_err(|error| self.failure(&error))?;
+        let mut model = self.model.lock();
+        let topic = &mut model.topics[topic];
+        topic.flushed = topic.flushed.max(flushed);
+        Ok(())
+    }
+
+    /// What the flusher's thread does: a group, in any order.
+    fn run_flusher(&self, random: &mut Random) -> Result<(), Failed> {
+        let mut group = self.manager().due_flushes();
+        while !group.is_empty() {
+            let log = group.swap_remove(random.below(group.len()));
+            let topic = self.topic_of(&log);
+            self.model.lock().deaf = topic.is_none();
+            let outer = std::mem::replace(&mut self.now.lock().flushing, topic);
+            let _ = log.flush();
+            self.now.lock().flushing = outer;
+            self.model.lock().deaf = false;
+        }
+        self.outcome()
+    }
+
+    /// The topic whose open log this is; none for a deleted one.
+    fn topic_of(&self, log: &Arc<Log>) -> Option<usize> {
+        let running = self.running.lock();
+        let logs = &running.as_ref().unwrap().logs;
+        logs.iter()
+            .position(|open| open.as_ref().is_some_and(|open| Arc::ptr_eq(open, log)))
+    }
+
+    fn delete_records(&self, topic: usize, random: &mut Random) -> Result<(), Failed> {
+        let log = self.log(topic)?;
+        let to = {
+            let mut model = self.model.lock();
+            let topic = &mut model.topics[topic];
+            let span = usize::try_from(topic.end() - topic.log_start).unwrap();
+            let to = topic.log_start + random.below(span + 1) as i64;
+            topic.log_start_max = topic.log_start_max.max(to);
+            to
+        };
+        let outer = self.now.lock().flushing.replace(topic);
+        let moved = log.advance_log_start_offset(to);
+        self.now.lock().flushing = outer;
+        let mut model = self.model.lock();
+        let topic = &mut model.topics[topic];
+        // Who asks for the start in between may have seen it.
+        topic.log_start = log.log_start_offset();
+        topic.log_start_max = topic.log_start_max.max(topic.log_start);
+        match moved {
+            Ok(start) => {
+                assert_eq!(start, to);
+                Ok(())
+            }
+            Err(error) => {
+                drop(model);
+                Err(self.failure(&error))
+            }
+        }
+    }
+
+    /// Retention may move the log start of any open log, and nobody asked for it.
+    fn housekeep(&self) -> Result<(), Failed> {
+        // More than the start only after a deletion that failed half way.
+        let mut before = Vec::new();
+        for topic in &mut self.model.lock().topics {
+            before.push(topic.log_start_max);
+            topic.log_start_max = topic.end();
+        }
+        self.manager().run_due_tasks();
+        let running = self.running.lock();
+        let logs = &running.as_ref().unwrap().logs;
+        let mut model = self.model.lock();
+        for (topic, log) in model.topics.iter_mut().zip(logs) {
+            if let Some(log) = log {
+                topic.log_start = log.log_start_offset();
+            }
+        }
+        drop((running, model));
+        self.outcome()?;
+        if !self.disk().is_foul() {
+            for (topic, before) in self.model.lock().topics.iter_mut().zip(before) {
+                topic.log_start_max = topic.log_start.max(before);
+            }
+        }
+        Ok(())
+    }
+
+    /// The topic is deleted, and another one of that name made, as the registry says: it is so before
+    /// the log hears of it.
+    fn recreate(&self, topic: usize, random: &mut Random) -> Result<(), Failed> {
+        let partition = partition(topic);
+        let id = {
+            let mut now = self.now.lock();
+            now.topic_ids += 1;
+            topic_id(now.topic_ids)
+        };
+        let new = Topic::new(partition.clone(), id);
+        let old = std::mem::replace(&mut self.model.lock().topics[topic], new);
+        self.set_config(topic, random_config(random));
+        self.running.lock().as_mut().unwrap().logs[topic] = None;
+        if !random.one_in(3) {
+            let deleted = self.manager().delete(&partition, old.id, 100);
+            deleted.map_err(|error| self.failure(&error))?;
+        }
+        self.log(topic)?;
+        Ok(())
+    }
+
+    fn configure(&self, topic: usize, random: &mut Random) -> Result<(), Failed> {
+        let config = random_config(random);
+        self.set_config(topic, Arc::clone(&config));
+        self.log(topic)?.set_config(config);
+        self.outcome()
+    }
+
+    fn set_config(&self, topic: usize, config: Arc<TopicConfig>) {
+        self.model.lock().topics[topic].waits_for_disk = config.flush_messages == 1;
+        self.configs.lock()[topic] = config;
+    }
+
+    fn note_high_watermarks(&self) -> Result<(), Failed> {
+        let offsets: Vec<_> = {
+            let model = self.model.lock();
+            let topics = model.topics.iter();
+            topics.map(|t| (t.partition.clone(), t.flushed)).collect()
+        };
+        self.manager().checkpoint_high_watermarks(&offsets);
+        self.outcome()
+    }
+
+    /// A clean stop and start, sometimes with the power going in between.
+    fn restart(self: &Arc<Self>, random: &mut Random) -> Result<(), Failed> {
+        self.manager().close();
+        self.outcome()?;
+        if self.disk().is_foul() {
+            self.recover(random.next(), false); // the stop may have failed, half way
+            return Ok(());
+        }
+        let all_open = self.opened_is_flushed();
+        let disk = self.disk();
+        let image = match random.one_in(2) {
+            true => disk.after_power_cut(random.next()),
+            false => disk.image().after_kill(),
+        };
+        self.stop();
+        let cuts = self.start(
+            image,
+            random.next(),
+            Start {
+                all: random.one_in(2),
+                cuts: true,
+            },
+        );
+        let unrecovered = self.manager().unrecovered();
+        assert!(
+            !all_open || cuts > 0 || unrecovered.is_empty(),
+            "{unrecovered:?}"
+        );
+        Ok(())
+    }
+
+    /// Everything that is in an open log will be found; whether all are open.
+    fn opened_is_flushed(&self) -> bool {
+        let running = self.running.lock();
+        let logs = &running.as_ref().unwrap().logs;
+        for (topic, log) in self.model.lock().topics.iter_mut().zip(logs) {
+            if log.is_some() {
+                topic.flushed = topic.end();
+            }
+        }
+        logs.iter().all(Option::is_some)
+    }
+
+    /// Starts again after the power went, or the process was killed.
+    fn recover(self: &Arc<Self>, seed: u64, power_cut: bool) {
+        self.say(|| format!("  starts again, power cut: {power_cut}"));
+        let disk = self.disk();
+        let image = match power_cut {
+            true => disk.after_power_cut(seed),
+            false => disk.image().after_kill(),
+        };
+        let before = self.running.lock().as_ref().unwrap().logs.clone();
+        let ends: Vec<_> = before
+            .iter()
+            .flatten()
+            .map(|l| l.log_end_offset())
+            .collect();
+        self.stop();
+        self.start(
+            image,
+            seed,
+            Start {
+                all: true,
+                cuts: power_cut,
+            },
+        );
+        if !power_cut {
+            // The page cache lives on: another process finds what this one saw.
+            let after = self.running.lock().as_ref().unwrap().logs.clone();
+            let open = before.iter().zip(&after).filter(|(b, _)| b.is_some());
+            let found: Vec<_> = open
+                .flat_map(|(_, a)| a)
+                .map(|l| l.log_end_offset())
+                .collect();
+            assert_eq!(found, ends, "the ends after a kill");
+        }
+    }
+
+    fn stop(&self) {
+        if let Some(running) = self.running.lock().take() {
+            running.disk.watch(None);
+        }
+    }
+
+    /// Opens what is on the disk; the power may go while that is done, so often.
+    fn start(self: &Arc<Self>, mut image: Image, seed: u64, start: Start) -> usize {
+        let mut random = Random::of(seed, 4);
+        let lie = self.setup.lie;
+        self.model.lock().failed = false;
+        let cuts = match start.cuts {
+            true => [0, 0, 0, 1, 2][random.below(5)],
+            false => 0,
+        };
+        for _ in 0..cuts {
+            let disk = CrashDisk::new(image.clone(), random.next(), lie);
+            disk.power_off_after(Some(random.next() % 16));
+            let _ = self.open(&disk).map(|manager| {
+                let model = self.model.lock();
+                for (number, topic) in model.topics.iter().enumerate() {
+                    let config = Arc::clone(&self.configs.lock()[number]);
+                    let _ = manager.log(&topic.partition, topic.id, config);
+                }
+            });
+            self.say(|| format!("  the power goes again, operation {}", disk.count()));
+            image = disk.after_power_cut(random.next());
+        }
+        let disk = CrashDisk::new(image, random.next(), lie);
+        let manager = self.open(&disk).unwrap();
+        manager.set_flush_listener(Arc::new(Heard(Arc::clone(&self.model))));
+        disk.watch(Some(Arc::clone(self) as Arc<dyn Watcher>));
+        *self.running.lock() = Some(Running {
+            disk,
+            manager,
+            logs: vec![None; TOPICS],
+        });
+        for topic in 0..TOPICS {
+            if start.all || random.one_in(2) {
+                self.log(topic).expect("nothing fails now");
+            }
+        }
+        cuts
+    }
+
+    fn open(&self, disk: &CrashDisk) -> Result<Arc<LogManager>, LogError> {
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        LogManager::open_still(log_config(), clock, Arc::new(disk.clone()))
+    }
+
+    fn check_all(&self, random: &mut Random) {
+        for topic in 0..TOPICS {
+            let open = self.running.lock().as_ref().unwrap().logs[topic].clone();
+            if let Some(log) = open {
+                let topic = self.model.lock().topics[topic].clone();
+                topic.check(&log, random);
+            }
+        }
+    }
+
+    /// After a failed sync nothing goes on, and nothing is tried again.
+    fn check_offline(&self) {
+        let disk = self.disk();
+        assert!(!self.manager().describe()[0].online);
+        let count = disk.count();
+        let running = self.running.lock();
+        let logs = running.as_ref().unwrap().logs.iter().flatten();
+        for log in logs {
+            assert!(log.flush().is_err());
+            let batch = new_batch(
+                &Topic::new(partition(0), topic_id(0)),
+                0,
+                &mut Random::new(0),
+            );
+            assert!(log.append(batch.1, 0, 0).is_err());
+            assert!(log.advance_log_start_offset(log.log_end_offset()).is_err());
+        }
+        assert_eq!(disk.count(), count, "something was written offline");
+    }
+
+    /// The power goes now, in another world: what would a start find?
+    fn try_power_cut(&self, seed: u64) {
+        let disk = self.disk();
+        let mut image = disk.after_power_cut(seed);
+        let mut random = Random::of(seed, 5);
+        let mut model = self.model.lock().clone();
+        let configs = self.configs.lock().clone();
+        for round in 0..3 {
+            let disk = CrashDisk::new(image, random.next(), self.setup.lie);
+            if round < 2 && random.one_in(4) {
+                disk.power_off_after(Some(random.next() % 12));
+            }
+            let opened = self.open(&disk).and_then(|manager| {
+                let open = |(topic, config): (&Topic, &Arc<TopicConfig>)| {
+                    manager.log(&topic.partition, topic.id, Arc::clone(config))
+                };
+                let logs = model.topics.iter().zip(&configs).map(open);
+                Ok((logs.collect::<Result<Vec<_>, _>>()?, manager))
+            });
+            match opened {
+                Ok((logs, _manager)) if !disk.is_off() => {
+                    disk.pause(true);
+                    for (topic, log) in model.topics.iter_mut().zip(&logs) {
+                        topic.reconcile(log);
+                        topic.check(log, &mut random);
+                    }
+                    return;
+                }
+                Ok(_) => {}
+                Err(error) => assert!(disk.is_off(), "{error}"),
+            }
+            image = disk.after_power_cut(random.next());
+        }
+    }
+}
+
+impl Watcher for World {
+    fn before(&self, kind: Kind, path: &Path) {
+        let (seed, operation, action, inside) = {
+            let mut now = self.now.lock();
+            let operation = now.operations;
+            now.operations += 1;
+            let due = now.inside.is_some_and(|(at, _)| operation >= at);
+            let inside = match due {
+                true => now.inside.take(),
+                false => None,
+            };
+            (now.seed, operation, now.action, inside)
+        };
+        let Some(action) = action else {
+            return; // recovery and comparing
+        };
+        self.say(|| format!("    {operation} {kind:?} {}", path.display()));
+        let mut random = Random::of(seed, operation + 100);
+        if random.one_in(self.setup.cut_one_in) {
+            self.try_power_cut(random.next());
+        }
+        if let Some((_, inside)) = inside
+            && self.may_run_inside(action, inside)
+        {
+            self.say(|| format!("    meanwhile {inside:?}"));
+            let _ = match inside {
+                Action::Append(topic) => self.append(topic, &mut random),
+                Action::Flush(topic) => self.flush(topic),
+                _ => Ok(()),
+            };
+        }
+    }
+}
+
+impl World {
+    /// What two threads can do at once: one that would wait for the other is not run.
+    fn may_run_inside(&self, action: Action, inside: Action) -> bool {
+        // The first record writes checkpoints, which are written by one at a time.
+        let open = |topic: usize| {
+            let running = self.running.lock();
+            let log = running.as_ref().unwrap().logs[topic].as_ref();
+            log.is_some_and(|log| log.segment_count() > 0)
+        };
+        let flushing = self.now.lock().flushing;
+        match (action, inside) {
+            (Action::Append(a), Action::Append(b)) => a != b && open(b),
+            (Action::Append(_), Action::Flush(b)) => open(b) && flushing.is_none(),
+            (Action::Flush(_) | Action::RunFlusher, Action::Append(b)) => open(b),
+            (Action::Flush(_) | Action::RunFlusher, Action::Flush(b)) => {
+                open(b) && flushing.is_some() && flushing != Some(b)
+            }
+            (Action::MoveRecoveryPoints, Action::Flush(b)) => open(b),
+            (Action::DeleteRecords(a), Action::Append(b) | Action::Flush(b)) => a != b && open(b),
+            _ => false,
+        }
+    }
+}
