@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::checked::Ranges;
+use super::directory::has_no_room;
 use super::disk::{Disk, DiskFile, OpenMode, with_suffix};
 use super::files::{FileKey, FilePool};
 use super::index::{self, IndexEntry, OffsetEntry, TimeEntry};
@@ -97,6 +98,11 @@ impl LogFiles {
             match self.disk.rename(&from, &to) {
                 Ok(()) => put_aside.push(to),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // Even a longer name may need room that a full disk has not: the file goes at once.
+                Err(error) if has_no_room(&error) => match self.disk.remove_file(&from) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                },
                 Err(error) => return Err(error),
             }
             // Only now: nobody opens it again by its old name.

@@ -77,6 +77,10 @@ impl Disk for Disks {
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         answer(&self.0, from)?;
+        if mood(&self.0, from) == Mood::Full {
+            // The directory has no room for a longer name.
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
         RealDisk.rename(from, to)
     }
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -441,8 +445,8 @@ fn records_are_deleted_from_a_disk_without_a_free_byte() {
     let inside = full.advance_log_start_offset(third + 1);
     assert!(matches!(inside, Err(LogError::Full(_))), "{inside:?}");
     assert_eq!(full.log_start_offset(), third);
-    assert!(two.has(0, &format!("t-0/{second:020}.log.deleted")));
     assert!(!two.has(0, &format!("t-0/{second:020}.log")));
+    assert!(two.has(0, &format!("t-0/{third:020}.log")));
     assert_ne!(manager.states()[0].1, LogDirState::Offline);
     drop((full, manager)); // a crash
     let manager = two.open().unwrap();
