@@ -231,6 +231,7 @@ async fn respond(targets: &[FetchTarget]) -> Vec<Chunk> {
                     file: range.file,
                     position: range.position,
                     bytes: range.bytes,
+                    unreadable: range.unreadable,
                 }],
             },
             ..FetchPartitionResponse::failed(index, ErrorCode::None)

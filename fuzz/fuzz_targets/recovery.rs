@@ -31,9 +31,13 @@ fn open(path: &Path) -> Arc<LogManager> {
         initial_task_delay_ms: 3_600_000,
         flush_offset_checkpoint_interval_ms: 3_600_000,
         flush_start_offset_checkpoint_interval_ms: 3_600_000,
+        high_watermark_checkpoint_interval_ms: 3_600_000,
+        flush_scheduler_interval_ms: i64::MAX,
+        retention_check_interval_ms: 3_600_000,
         producer_id_expiration_ms: 86_400_000,
         producer_id_expiration_check_interval_ms: 3_600_000,
         recovery_threads: 1,
+        reserved_bytes: 0,
     };
     LogManager::open(config, Arc::new(SystemClock)).expect("the directory is ours")
 }

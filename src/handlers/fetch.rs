@@ -354,6 +354,7 @@ fn found(partition: PartitionId, read: PartitionRead, bound: FetchBound) -> Fetc
                 file: range.file,
                 position: range.position,
                 bytes: range.bytes,
+                unreadable: range.unreadable,
             }],
         },
         ..FetchPartitionResponse::failed(partition, ErrorCode::None)

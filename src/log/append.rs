@@ -185,6 +185,7 @@ impl Log {
             self.files.disk.sync_directory(&self.files.path)?;
         }
         segment.finish_index(&self.files)?;
+        segment.notice_change(&*segment.log_file(&self.files)?);
         self.write_snapshot(writer, end, false)?;
         self.write_first_epoch(writer);
         self.sync.lock().finished(segment.base_offset);

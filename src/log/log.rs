@@ -102,6 +102,8 @@ pub struct FileRange {
     pub file: Arc<File>,
     pub position: u64,
     pub bytes: u64,
+    /// To be set by whoever cannot read it: reads come from memory then, and fail where it is.
+    pub unreadable: Arc<AtomicBool>,
 }
 
 /// Bytes of whole batches.

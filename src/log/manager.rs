@@ -312,6 +312,7 @@ impl LogManager {
             findings: Arc::new(Findings {
                 partition: partition.clone(),
                 total: Arc::clone(&self.damage_found),
+                unreadable: Arc::default(),
             }),
         };
         let opening = Opening {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
@@ -33,6 +34,8 @@ struct Found {
     /// Base offset of the next segment, or the log's end.
     end: Offset,
     bytes: u64,
+    /// Nothing is written to it any more.
+    closed: bool,
 }
 
 impl Log {
@@ -125,6 +128,7 @@ impl Log {
                 .get(after)
                 .map_or(log_end, |next| next.base_offset.min(log_end)),
             bytes: segment.bytes(),
+            closed: after < view.segments.len(),
         })
     }
 
@@ -155,6 +159,9 @@ impl Log {
                 next_offset: found.end,
             });
         };
+        if found.closed {
+            segment.notice_change(&*file);
+        }
         let interval = self.index_interval();
         let limits = RunLimits {
             bytes_max: bytes_max as u64,
@@ -171,17 +178,55 @@ impl Log {
             let Some(run) = segment.run(&self.files, &*file, &first, &limits)? else {
                 continue; // damage was found: what is around it is to be looked up again
             };
+            let (slice, run) = self.slice_of(&*file, &first, run)?;
             let below_bound = first.header.last_offset() < bound;
             return Ok(Ok(LogRead {
                 bytes: usize::try_from(run.bytes).unwrap_or(usize::MAX),
                 more: below_bound && run.next_offset < bound,
-                slice: slice_of(&*file, &run)?,
+                slice,
             }));
         }
         Err(LogError::Corrupt(format!(
             "segment {} changes under its readers",
             segment.base_offset
         )))
+    }
+
+    /// The run as a range of the real file, or read into memory where the disk is a simulated one or
+    /// did not read what was to be sent: what it does not read is an error here, not of a connection.
+    fn slice_of(
+        &self,
+        file: &dyn DiskFile,
+        first: &Located,
+        run: Run,
+    ) -> Result<(LogSlice, Run), LogError> {
+        if run.bytes == 0 {
+            return Ok((LogSlice::Memory(Vec::new()), run));
+        }
+        let unreadable = &self.files.findings.unreadable;
+        let real = file
+            .as_file()
+            .filter(|_| !unreadable.load(Ordering::Acquire));
+        if let Some(file) = real {
+            let range = FileRange {
+                file: Arc::clone(file),
+                position: run.position,
+                bytes: run.bytes,
+                unreadable: Arc::clone(unreadable),
+            };
+            return Ok((LogSlice::File(range), run));
+        }
+        let one = Run {
+            bytes: first.header.total_bytes() as u64,
+            next_offset: first.header.last_offset() + 1,
+            ..run
+        };
+        match in_memory(file, &run) {
+            Ok(slice) => Ok((slice, run)),
+            // As far as it can be read, batch by batch.
+            Err(_) if one.bytes < run.bytes => Ok((in_memory(file, &one)?, one)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Bytes in `[from, to)` as far as known without I/O (for `min_bytes`); an estimate where the tail
@@ -414,18 +459,7 @@ fn largest_in_batch(
     Ok(largest.get())
 }
 
-/// The run as a range of the real file, or read into memory where the disk is a simulated one.
-fn slice_of(file: &dyn DiskFile, run: &Run) -> io::Result<LogSlice> {
-    if run.bytes == 0 {
-        return Ok(LogSlice::Memory(Vec::new()));
-    }
-    if let Some(file) = file.as_file() {
-        return Ok(LogSlice::File(FileRange {
-            file: Arc::clone(file),
-            position: run.position,
-            bytes: run.bytes,
-        }));
-    }
+fn in_memory(file: &dyn DiskFile, run: &Run) -> io::Result<LogSlice> {
     let mut bytes = vec![0; usize::try_from(run.bytes).unwrap_or(0)];
     let read = file.read_at(&mut bytes, run.position)?;
     if read as u64 != run.bytes {

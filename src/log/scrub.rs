@@ -124,6 +124,7 @@ fn scrub(log: &Log, segment: &Segment, stop: &ScrubStop) -> io::Result<u64> {
     let Some(file) = segment.existing_file(&log.files)? else {
         return Ok(1);
     };
+    segment.notice_change(&*file);
     let slow = Slow {
         file: &*file,
         stop,

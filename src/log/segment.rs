@@ -4,7 +4,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -35,6 +35,8 @@ pub(crate) struct Findings {
     pub partition: TopicPartition,
     /// Damaged places found since the start, in all logs.
     pub total: Arc<AtomicU64>,
+    /// The disk did not read what was to be sent.
+    pub unreadable: Arc<AtomicBool>,
 }
 
 impl Findings {
@@ -141,6 +143,8 @@ pub(super) struct Checked {
     pub ranges: Ranges,
     /// `None` until somebody looked at the whole segment.
     pub damage: Option<Arc<[Damage]>>,
+    /// When the file was written to last, once it is not written to any more.
+    modified_ms: Option<TimestampMs>,
 }
 
 /// A run of whole batches.
@@ -194,7 +198,7 @@ impl Segment {
             index: Mutex::new(SegmentIndex::default()),
             checked: Mutex::new(Checked {
                 ranges: Ranges::from(bytes),
-                damage: None,
+                ..Checked::default()
             }),
             findings: Arc::clone(findings),
             writing_index: Mutex::new(()),
@@ -215,6 +219,19 @@ impl Segment {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
+    }
+
+    /// A closed segment that somebody else has written to is checked anew.
+    pub(crate) fn notice_change(&self, file: &dyn DiskFile) {
+        let Ok(modified_ms) = file.modified_ms() else {
+            return;
+        };
+        let mut checked = self.checked.lock();
+        let known = checked.modified_ms.replace(modified_ms);
+        if known.is_some_and(|known| known != modified_ms) {
+            checked.ranges = Ranges::default();
+            checked.damage = None;
+        }
     }
 
     /// Publishes bytes that are written, and the offset behind them.

@@ -7,7 +7,7 @@ use super::checked::Ranges;
 use super::disk::{DiskFile, OpenMode};
 use super::index::{self, OffsetEntry, TimeEntry};
 use super::names::FileKind;
-use super::segment::{Checked, LogFiles, Run, RunLimits, Segment};
+use super::segment::{LogFiles, Run, RunLimits, Segment};
 use super::segment_index::last_in_file;
 use super::survey::{self, Damage, SurveyPlan};
 use super::walk::{Located, WalkError, Walker, header_at};
@@ -44,10 +44,8 @@ impl Segment {
             }
         }
         ranges.add(from, bytes);
-        *checked = Checked {
-            ranges,
-            damage: Some(found.into()),
-        };
+        checked.ranges = ranges;
+        checked.damage = Some(found.into());
         Ok(checked.damage.clone())
     }
 

@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -417,11 +418,21 @@ async fn write_chunks<S: Socket>(socket: &mut S, mut chunks: VecDeque<Chunk>) ->
                     file,
                     position,
                     bytes,
+                    unreadable,
                 }) = chunks.pop_front()
                 else {
                     continue;
                 };
-                write_file(socket, &file, position, bytes).await?;
+                let written = write_file(socket, &file, position, bytes).await;
+                if let Err(error) = written {
+                    // Not the socket's fault.
+                    if error.raw_os_error() == Some(libc::EIO)
+                        || error.kind() == io::ErrorKind::UnexpectedEof
+                    {
+                        unreadable.store(true, Ordering::Release);
+                    }
+                    return Err(error);
+                }
             }
         }
     }

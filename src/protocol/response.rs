@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -19,6 +20,8 @@ pub enum Chunk {
         file: Arc<File>,
         position: u64,
         bytes: u64,
+        /// Set if the file cannot be read: then the answer is cut off, and the next one says why.
+        unreadable: Arc<AtomicBool>,
     },
 }
 

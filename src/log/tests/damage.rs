@@ -379,6 +379,60 @@ fn batches_on_disk(root: &Path) -> Vec<Batch> {
     batches
 }
 
+/// Sixteen segments, read once from end to end.
+fn running() -> (tempfile::TempDir, Arc<LogManager>, Arc<Log>) {
+    let directory = tempfile::tempdir().unwrap();
+    let manager = open_uncached(directory.path());
+    let log = log_of(&manager);
+    for number in 0..60_u8 {
+        append(&log, batch(1_000, &[&[number + 1; 90], &[number + 1; 90]])).unwrap();
+    }
+    assert_eq!(read_all(&log, 0).len(), 60);
+    (directory, manager, log)
+}
+
+#[test]
+fn a_closed_segment_that_somebody_writes_to_is_checked_anew() {
+    let (directory, _manager, log) = running();
+    let path = directory.path().join("topic-0/00000000000000000000.log");
+    let mut content = fs::read(&path).unwrap();
+    let batch_bytes = batches_of(&content)[0].0.total_bytes();
+    std::thread::sleep(std::time::Duration::from_millis(20)); // another time of change
+    content[2 * batch_bytes + 7] ^= 0x40;
+    fs::write(&path, &content).unwrap();
+    // One read over the place, which was found well before.
+    let read = log.read(0, 100_000, Offset::MAX, true).unwrap();
+    assert_eq!(read.bytes, 2 * batch_bytes);
+    assert!(matches!(
+        log.read(4, 1_000, Offset::MAX, true),
+        Err(LogError::Damaged {
+            first_offset: 4,
+            next_offset: 6
+        })
+    ));
+    content[2 * batch_bytes + 7] ^= 0x40;
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fs::write(&path, &content).unwrap();
+    assert_eq!(read_all(&log, 0).len(), 60, "mended");
+}
+
+/// A range that could not be sent is read into memory from then on: who asks hears of it.
+#[test]
+fn what_cannot_be_sent_is_read_into_memory() {
+    let (_directory, _manager, log) = running();
+    let read = log.read(0, 1_000, Offset::MAX, true).unwrap();
+    let crate::log::LogSlice::File(range) = &read.slice else {
+        panic!("{read:?}");
+    };
+    let before = bytes_of(&read);
+    range
+        .unreadable
+        .store(true, std::sync::atomic::Ordering::Release);
+    let read = log.read(0, 1_000, Offset::MAX, true).unwrap();
+    assert!(matches!(read.slice, crate::log::LogSlice::Memory(_)));
+    assert_eq!(bytes_of(&read), before);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         // More by hand: LOG_DAMAGE_CASES=5000 TMPDIR=/dev/shm.

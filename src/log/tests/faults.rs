@@ -26,18 +26,21 @@ struct Faults {
     /// Bytes that may still be written; below zero: any number.
     space: AtomicI64,
     sync_stalls: Mutex<()>,
+    /// Files with this in their path are not read.
+    unreadable: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
 struct FaultyDisk(Arc<Faults>);
 
 #[derive(Debug)]
-struct FaultyFile(Arc<dyn DiskFile>, Arc<Faults>);
+struct FaultyFile(Arc<dyn DiskFile>, Arc<Faults>, String);
 
 impl Disk for FaultyDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let file = RealDisk.open(path, mode)?;
-        Ok(Arc::new(FaultyFile(file, Arc::clone(&self.0))))
+        let path = path.display().to_string();
+        Ok(Arc::new(FaultyFile(file, Arc::clone(&self.0), path)))
     }
     fn create_directory(&self, path: &Path) -> io::Result<()> {
         RealDisk.create_directory(path)
@@ -77,6 +80,13 @@ impl Disk for FaultyDisk {
 
 impl DiskFile for FaultyFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let unreadable = self.1.unreadable.lock();
+        if unreadable
+            .as_ref()
+            .is_some_and(|name| self.2.contains(name))
+        {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         self.0.read_at(buffer, position)
     }
     fn write_at(&self, head: &[u8], tail: &[u8], position: u64) -> io::Result<()> {
@@ -370,4 +380,50 @@ fn a_sync_without_a_descriptor_is_tried_again() {
     wait_until("the sync", || log.flushed_offset() == 6);
     append(&log, batch(now(), &[b"b"])).unwrap();
     assert_eq!(log.flush().unwrap(), 7);
+}
+
+#[test]
+fn what_a_disk_does_not_read_costs_only_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let (faults, manager) = open_faulty(directory.path());
+    let other = TopicPartition::new("other", 0);
+    for partition in [&partition(), &other] {
+        let log = manager.log(partition, TOPIC_ID, small_segments()).unwrap();
+        for _ in 0..30 {
+            append(&log, batch(1_000, &[&[7; 200]])).unwrap();
+        }
+        log.flush().unwrap();
+    }
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    let second = log.read(0, 100_000, Offset::MAX, true).unwrap();
+    let second = batches_of(&bytes_of(&second)).len() as Offset;
+    let set = |name: &str| *faults.unreadable.lock() = Some(name.to_owned());
+    set("topic-0/00000000000000000000.log");
+    assert!(matches!(
+        log.read(0, 1_000, Offset::MAX, true),
+        Err(LogError::Io(_))
+    ));
+    assert_eq!(read_all(&log, second).len() as Offset, 30 - second);
+    assert!(append(&log, batch(1_000, &[b"more"])).is_ok());
+    log.flush().unwrap();
+    assert!(manager.describe()[0].online);
+    drop((log, manager));
+    // Neither does it stop the start: the log that needs it waits, the others open.
+    let (faults, manager) = open_faulty(directory.path());
+    *faults.unreadable.lock() = Some("topic-0/00000000000000000000.log".to_owned());
+    assert!(
+        manager
+            .log(&partition(), TOPIC_ID, small_segments())
+            .is_err()
+    );
+    let log = manager.log(&other, TOPIC_ID, small_segments()).unwrap();
+    assert_eq!(read_all(&log, 0).len(), 30);
+    assert!(manager.describe()[0].online);
+    *faults.unreadable.lock() = None;
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    assert_eq!(read_all(&log, 0).len(), 31);
 }

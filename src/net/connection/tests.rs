@@ -215,6 +215,7 @@ async fn file_ranges_are_sent_between_bytes() {
             file: Arc::new(file),
             position: 5,
             bytes: 100_000,
+            unreadable: Arc::default(),
         },
         Chunk::Bytes(Bytes::new()),
         Chunk::Bytes(Bytes::from_static(b">")),

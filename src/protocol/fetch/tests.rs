@@ -378,6 +378,7 @@ fn records_are_placed_by_reference() {
         file: std::sync::Arc::new(tempfile::tempfile().unwrap()),
         position: 5,
         bytes: 300,
+        unreadable: std::sync::Arc::default(),
     };
     let mut partition = FetchPartitionResponse::failed(0, ErrorCode::None);
     partition.records = vec![
