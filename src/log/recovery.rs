@@ -236,10 +236,11 @@ impl Opening<'_> {
         if let Err(error) = self.finish_indexes(&segments, &checked) {
             self.not_written("write the indexes", error)?;
         }
+        // Before the names are synced: one that came back would be believed once the log is as long again.
+        self.remove_snapshots_past(log_end)?;
         self.sync(&checked)?;
         let epochs = self.epochs(&segments, log_end)?;
         let opened = self.opened(segments, log_end, epochs);
-        self.remove_snapshots_past(log_end)?;
         tracing::info!(partition = %self.partition, recovery_point, log_end, "recovered a log");
         Ok(opened)
     }

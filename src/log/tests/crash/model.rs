@@ -63,6 +63,8 @@ pub(super) struct Model {
     pub deaf: bool,
     /// The directory went offline: from now on nothing may be reported.
     pub failed: bool,
+    /// Something may fail: on a full disk a start that moves is durable only when that is said.
+    pub foul: bool,
 }
 
 impl Topic {

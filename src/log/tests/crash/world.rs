@@ -105,6 +105,9 @@ impl FlushListener for Heard {
 
     fn log_start_moved(&self, partition: &TopicPartition, log_start: Offset) {
         let mut model = self.0.lock();
+        if model.foul {
+            return;
+        }
         let topics = &mut model.topics;
         if let Some(topic) = topics.iter_mut().find(|t| t.partition == *partition) {
             topic.log_start = topic.log_start.max(log_start);
@@ -207,6 +210,7 @@ impl World {
         if let Some(space) = step.space {
             disk.set_space(space);
         }
+        self.model.lock().foul = step.fault.is_some() || disk.is_foul();
         let result = self.act(step.action, &mut random);
         disk.clear_faults();
         disk.power_off_after(None);
