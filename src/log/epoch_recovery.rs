@@ -19,7 +19,7 @@ impl Opening<'_> {
     pub(super) fn epochs(
         &self,
         segments: &[Arc<Segment>],
-        log_end: Offset,
+        believed_below: Offset,
     ) -> Result<LeaderEpochs, LogError> {
         let path = self.files.path.join(names::LEADER_EPOCH_CHECKPOINT);
         let content = read_small_file(&*self.directory.disk, &path, EPOCHS_BYTES_MAX);
@@ -29,7 +29,8 @@ impl Opening<'_> {
             .and_then(|bytes| LeaderEpochs::from_text(std::str::from_utf8(&bytes).ok()?));
         let whole = read.is_some();
         let mut epochs = read.unwrap_or_default();
-        epochs.truncate_from_end(log_end);
+        // Past that the file may tell of records that a crash took, and others took their place.
+        epochs.truncate_from_end(believed_below);
         let before = epochs.clone();
         let mut segments = segments.to_vec();
         segments.retain(|segment| segment.bytes() > 0);

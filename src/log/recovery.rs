@@ -239,7 +239,7 @@ impl Opening<'_> {
         // Before the names are synced: one that came back would be believed once the log is as long again.
         self.remove_snapshots_past(log_end)?;
         self.sync(&checked)?;
-        let epochs = self.epochs(&segments, log_end)?;
+        let epochs = self.epochs(&segments, log_end.min(recovery_point))?;
         let opened = self.opened(segments, log_end, epochs);
         tracing::info!(partition = %self.partition, recovery_point, log_end, "recovered a log");
         Ok(opened)

@@ -312,6 +312,9 @@ impl World {
         // Not under the lock: reading may write an index, and the power may go then.
         let mut found = self.model.lock().topics[topic].clone();
         let disk = self.disk();
+        if self.model.lock().failed {
+            return Err(Failed); // a write at its opening took the directory offline
+        }
         disk.pause(true);
         found.reconcile(&log);
         found.check(&log, &mut random);
