@@ -69,6 +69,10 @@ impl Opening<'_> {
         warn_of_strangers(&self.files.path, &entries);
         let found = self.without_strays(self.segments(&entries)?)?;
         if found.is_empty() {
+            if !self.directory.clean {
+                // Its maker may not have come to that, and the first record will not do it again.
+                self.written(self.directory.disk.sync_directory(&self.directory.path))?;
+            }
             let log_start = self.directory.log_start(self.partition).unwrap_or(0);
             return Ok(Opened {
                 on_disk: true,

@@ -431,11 +431,14 @@ impl World {
         };
         let outer = self.now.lock().flushing.replace(topic);
         let moved = log.advance_log_start_offset(to);
+        let disk = self.disk();
         self.now.lock().flushing = outer;
         let mut model = self.model.lock();
         let topic = &mut model.topics[topic];
-        // Who asks for the start in between may have seen it.
-        topic.log_start = log.log_start_offset();
+        if moved.is_ok() || !disk.is_off() {
+            // Who asks for the start in between may have seen it.
+            topic.log_start = log.log_start_offset();
+        }
         topic.log_start_max = topic.log_start_max.max(topic.log_start);
         match moved {
             Ok(start) => {
