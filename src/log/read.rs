@@ -65,6 +65,13 @@ impl Log {
                 Ok(Ok(read)) => return Ok(read),
                 // Compaction left nothing at the end of that segment.
                 Ok(Err(next)) if next < bound && next > at => at = next,
+                // Whatever is taken out of a log, its last batch stays: what was here was lost.
+                Ok(Err(next)) if next >= end => {
+                    return Err(LogError::Damaged {
+                        first_offset: at,
+                        next_offset: end,
+                    });
+                }
                 Ok(Err(_)) => return Ok(LogRead::empty()),
                 Err(error) => {
                     // Deleted while we looked: then the offset is out of range now.

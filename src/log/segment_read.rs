@@ -215,13 +215,11 @@ impl Segment {
         bytes: u64,
         interval: u64,
     ) -> Result<Option<Located>, WalkError> {
-        let mut walker = self.walk_from(files, file, offset, bytes, interval)?;
-        let mut found = None;
-        while let Some(batch) = walker.next()? {
-            if batch.header.last_offset() >= offset {
-                found = Some(batch);
-                break;
-            }
+        let mut found = self.first_from(files, file, offset, bytes, interval)?;
+        if found.is_none() && self.damage().is_none() {
+            // A header whose batch lost its end may cover the next one.
+            self.survey(file)?;
+            found = self.first_from(files, file, offset, bytes, interval)?;
         }
         if found.is_none_or(|batch: Located| batch.header.base_offset > offset)
             && let Some(damage) = self.damage_at(offset)
@@ -232,6 +230,24 @@ impl Segment {
             });
         }
         Ok(found)
+    }
+
+    /// The first batch that ends at or past `offset`, as the headers tell it.
+    fn first_from(
+        &self,
+        files: &LogFiles,
+        file: &dyn DiskFile,
+        offset: Offset,
+        bytes: u64,
+        interval: u64,
+    ) -> Result<Option<Located>, WalkError> {
+        let mut walker = self.walk_from(files, file, offset, bytes, interval)?;
+        while let Some(batch) = walker.next()? {
+            if batch.header.last_offset() >= offset {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
     }
 
     /// Whole batches from `first` on, within the limits. Zero bytes if not even the first fits, `None`

@@ -342,6 +342,9 @@ impl Judge {
         });
         let next = sound.next();
         let after = sound.next();
+        if !self.adjacent && self.next_is_sure(ahead, next.as_ref(), after.as_ref(), last) {
+            return Some(format!("offset {last} behind damage does not lead on"));
+        }
         if let Some(next) = next
             && last >= next.base_offset
             && !self.wins_offset(base, last, &next, after.as_ref())
@@ -349,6 +352,23 @@ impl Judge {
             return Some(format!("offset {last} comes before {}", next.base_offset));
         }
         self.contradicts_epoch(header, next.as_ref(), after.as_ref())
+    }
+
+    /// Whether the batch that comes right behind leaves a gap to `last`, and is itself led on from. What
+    /// damaged the bytes before a batch may have reached its offset, which no CRC covers.
+    fn next_is_sure(
+        &self,
+        ahead: &VecDeque<Piece>,
+        next: Option<&BatchHeader>,
+        after: Option<&BatchHeader>,
+        last: Offset,
+    ) -> bool {
+        let right_behind = matches!(ahead.front(), Some(Piece::Sound(_)));
+        let Some(next) = next.filter(|next| right_behind && last + 1 < next.base_offset) else {
+            return false;
+        };
+        let after_base = after.map_or(self.plan.end_offset, |after| after.base_offset);
+        next.last_offset().checked_add(1) == Some(after_base)
     }
 
     /// Whether of two batches that contradict one another the first is right.

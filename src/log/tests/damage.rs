@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::support::*;
 use crate::config::TopicConfig;
@@ -435,8 +436,12 @@ fn what_cannot_be_sent_is_read_into_memory() {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        // More by hand: LOG_DAMAGE_CASES=5000 TMPDIR=/dev/shm.
-        cases: std::env::var("LOG_DAMAGE_CASES").map_or(40, |cases| cases.parse().unwrap()),
+        // The same cases each time; others, and more, by hand: LOG_DAMAGE_CASES=5000 TMPDIR=/dev/shm.
+        cases: std::env::var("LOG_DAMAGE_CASES").map_or(100, |cases| cases.parse().unwrap()),
+        rng_seed: match std::env::var("LOG_DAMAGE_CASES") {
+            Ok(_) => RngSeed::Random,
+            Err(_) => RngSeed::Fixed(20_261_129),
+        },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -476,4 +481,35 @@ proptest! {
         let _ = log.offset_of_max_timestamp().unwrap();
         let _ = log.producers();
     }
+}
+
+#[test]
+fn what_is_written_behind_a_lost_end_is_read_after_the_next_start() {
+    let sizes = [
+        (3, 185),
+        (3, 17),
+        (1, 206),
+        (2, 61),
+        (1, 195),
+        (2, 203),
+        (1, 1),
+        (2, 160),
+        (3, 85),
+        (3, 206),
+    ];
+    let mut tested = Tested::new(&sizes, false, true);
+    tested.harm(&Harm::Cut {
+        segment: 0.8688175772379295,
+        bytes: 73,
+    });
+    let manager = open_uncached(tested.directory.path());
+    let log = log_of(&manager);
+    let end = log.log_end_offset();
+    append(&log, batch(5_000, &[b"again"])).unwrap();
+    manager.close();
+    drop((log, manager));
+    let manager = open_uncached(tested.directory.path());
+    let log = log_of(&manager);
+    let read = log.read(end, 100, Offset::MAX, true).unwrap();
+    assert_eq!(batches_of(&bytes_of(&read))[0].0.base_offset, end);
 }
