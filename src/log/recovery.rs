@@ -358,6 +358,8 @@ impl Opening<'_> {
                 let mut to = from.clone().into_os_string();
                 to.push(names::STRAY_FILE_SUFFIX);
                 self.written(self.directory.disk.rename(&from, to.as_ref()))?;
+                // It was looked into: a later segment of this name must not find it open.
+                self.files.forget(base, FileKind::Log);
                 continue;
             }
             kept.push((base, bytes));

@@ -77,6 +77,11 @@ impl LogFiles {
         }
     }
 
+    /// Closes a file that has another name now, or none.
+    pub(crate) fn forget(&self, base_offset: Offset, kind: FileKind) {
+        self.pool.forget(&self.key(base_offset, kind));
+    }
+
     /// Removes a segment's files. Those who read one go on reading.
     pub(crate) fn remove_segment(&self, base_offset: Offset) -> io::Result<()> {
         for kind in FileKind::ALL {
