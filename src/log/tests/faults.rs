@@ -145,16 +145,6 @@ impl FlushListener for Failed {
     }
 }
 
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..1_000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what} did not happen");
-}
-
 #[test]
 fn a_failed_sync_takes_the_directory_offline_for_good() {
     let directory = tempfile::tempdir().unwrap();

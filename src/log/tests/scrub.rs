@@ -7,16 +7,6 @@ use std::time::Duration;
 use super::support::*;
 use crate::types::Offset;
 
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..1_000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what} did not happen");
-}
-
 #[test]
 fn a_scrub_finds_what_nobody_reads() {
     let directory = tempfile::tempdir().unwrap();

@@ -146,3 +146,14 @@ pub(super) fn read_all(log: &Log, mut offset: Offset) -> Vec<(BatchHeader, Vec<u
     }
     batches
 }
+
+/// Ten seconds, looked at again and again.
+pub(super) fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..1_000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{what} did not happen");
+}
