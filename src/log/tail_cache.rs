@@ -363,6 +363,27 @@ mod tests {
             *b"head\x01",
             "what is held is not filled again"
         );
+        // Slow readers of the oldest blocks keep those, and no others.
+        let mut held = Vec::new();
+        for number in 1_000..3_000 {
+            cache.add(1, (number, number), b"head", Bytes::from(vec![1; 10_000]));
+            if number < 1_200 && number % 26 == 0 {
+                held.extend(cache.read(1, number, 1, number + 1, true));
+            }
+        }
+        let blocks = cache.blocks.lock().full.len();
+        assert!(held.len() > BLOCKS_ASKED && blocks < 20, "{blocks}");
+        drop(held);
+        // Nor are any kept where only large ones come.
+        for number in 0..20 {
+            cache.add(
+                2,
+                (number, number),
+                b"head",
+                Bytes::from(vec![1; COPY_BELOW]),
+            );
+        }
+        assert!(cache.blocks.lock().full.is_empty());
     }
 
     #[test]
