@@ -87,13 +87,7 @@ fn replicas(directory: &std::path::Path, partitions: usize) -> (Arc<LogManager>,
         clock,
     ));
     logs.set_flush_listener(replicas.flush_listener());
-    let role = Arc::new(Role {
-        leader: Some(BrokerId(1)),
-        leader_epoch: 0,
-        replicas: vec![BrokerId(1)],
-        isr: vec![BrokerId(1)],
-        partition_epoch: 0,
-    });
+    let role = Arc::new(Role::made(&[BrokerId(1)]));
     let topic = Topic {
         name: "t".into(),
         id: TopicId([1; 16]),

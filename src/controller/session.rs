@@ -232,6 +232,7 @@ impl Found {
             endpoints: config.endpoints.clone(),
             rack: config.rack.clone(),
             incarnation: new_cluster_id(),
+            shutting_down: false,
         };
         let mut ops = vec![
             put(Key::Broker(config.broker), encode(&registration), lease),

@@ -82,13 +82,7 @@ impl Fixture {
         let topic = Topic {
             name: GROUP_METADATA_TOPIC.into(),
             id: TopicId([id; 16]),
-            partitions: vec![Arc::new(metadata::Partition {
-                leader: Some(ME),
-                leader_epoch: 0,
-                replicas: vec![ME],
-                isr: vec![ME],
-                partition_epoch: 0,
-            })],
+            partitions: vec![Arc::new(metadata::Partition::made(&[ME]))],
             overrides: Default::default(),
             config: Arc::new(TopicConfig::default()),
         };

@@ -61,11 +61,9 @@ mod tests {
     #[test]
     fn a_replica_in_an_offline_directory_neither_leads_nor_is_in_sync() {
         let partition = Partition {
-            leader: Some(BrokerId(1)),
             leader_epoch: 4,
-            replicas: vec![BrokerId(1), BrokerId(2)],
             isr: vec![BrokerId(2), BrokerId(1)],
-            partition_epoch: 0,
+            ..Partition::made(&[BrokerId(1), BrokerId(2)])
         };
         let mut seen = Seen {
             partition: Cow::Borrowed(&partition),

@@ -12,7 +12,10 @@ use crate::registry::{Key, KeyValue, WatchEvent};
 use crate::types::{BrokerId, PartitionId, TopicId, TopicName};
 
 /// Partitions of topics that are not there: not yet, or what an interrupted creation left.
-pub type Unattached = BTreeMap<TopicId, BTreeMap<PartitionId, PartitionValue>>;
+pub type Unattached = BTreeMap<TopicId, BTreeMap<PartitionId, WaitingPartition>>;
+
+/// A partition's state with its mod revision.
+type WaitingPartition = (PartitionValue, i64);
 
 /// Applies changes to an image; what cannot be read is left out and named in `problems`.
 #[derive(Debug)]
@@ -91,11 +94,11 @@ impl Delta {
                     replicas: replicas.clone(),
                     ..(**known).clone()
                 }),
-                (Some(state), _) => Arc::new(partition(replicas, &state)),
+                (Some((state, revision)), _) => Arc::new(partition(replicas, &state, revision)),
                 (None, None) => {
                     self.problems
                         .push(format!("{} is missing", Key::Partition(value.id, index)));
-                    Arc::new(partition(replicas, &initial(replicas)))
+                    Arc::new(Partition::made(replicas))
                 }
             });
         }
@@ -130,6 +133,7 @@ impl Delta {
             Key::Controller => {
                 let controller: ControllerValue = decode(value)?;
                 self.image.controller = Some(BrokerId(controller.broker));
+                self.image.controller_registration = entry.create_revision;
             }
             Key::Broker(id) => {
                 let broker = broker(id, entry.create_revision, decode(value)?);
@@ -138,7 +142,10 @@ impl Delta {
             Key::Topic(name) => {
                 self.topics.insert(name, Some(decode(value)?));
             }
-            Key::Partition(topic, index) => self.put_partition(topic, index, decode(value)?),
+            Key::Partition(topic, index) => {
+                let state = (decode(value)?, entry.mod_revision);
+                self.put_partition(topic, index, state);
+            }
             Key::BrokerConfig(id) => {
                 self.image.broker_configs.insert(id, decode(value)?);
             }
@@ -156,14 +163,14 @@ impl Delta {
         Ok(())
     }
 
-    fn put_partition(&mut self, topic: TopicId, index: PartitionId, state: PartitionValue) {
+    fn put_partition(&mut self, topic: TopicId, index: PartitionId, state: WaitingPartition) {
         if let Some(name) = self.image.topic_names.get(&topic)
             && let Some(topic) = self.image.topics.get_mut(name)
             && let Ok(position) = usize::try_from(index)
             && position < topic.partitions.len()
         {
             let old = &mut Arc::make_mut(topic).partitions[position];
-            *old = Arc::new(partition(&old.replicas, &state));
+            *old = Arc::new(partition(&old.replicas, &state.0, state.1));
             return;
         }
         self.unattached
@@ -174,7 +181,10 @@ impl Delta {
 
     fn delete(&mut self, key: &str) {
         match Key::parse(key) {
-            Some(Key::Controller) => self.image.controller = None,
+            Some(Key::Controller) => {
+                self.image.controller = None;
+                self.image.controller_registration = 0;
+            }
             Some(Key::Broker(id)) => {
                 self.image.brokers.remove(&id);
             }
@@ -210,18 +220,25 @@ pub fn initial(replicas: &[BrokerId]) -> PartitionValue {
     PartitionValue {
         leader: replicas.first().map_or(-1, |id| id.0),
         leader_epoch: 0,
+        leader_registration: 0,
         isr: replicas.iter().map(|id| id.0).collect(),
+        elr: Vec::new(),
+        last_known_leader: None,
         partition_epoch: 0,
     }
 }
 
-fn partition(replicas: &[BrokerId], state: &PartitionValue) -> Partition {
+fn partition(replicas: &[BrokerId], state: &PartitionValue, revision: i64) -> Partition {
     Partition {
         leader: (state.leader >= 0).then_some(BrokerId(state.leader)),
         leader_epoch: state.leader_epoch,
         replicas: replicas.to_vec(),
         isr: state.isr.iter().copied().map(BrokerId).collect(),
+        elr: state.elr.iter().copied().map(BrokerId).collect(),
+        last_known_leader: state.last_known_leader.map(BrokerId),
         partition_epoch: state.partition_epoch,
+        leader_registration: state.leader_registration,
+        revision,
     }
 }
 
@@ -236,6 +253,8 @@ fn broker(id: BrokerId, epoch: i64, value: BrokerValue) -> Broker {
         endpoints: endpoints.collect(),
         rack: value.rack,
         epoch,
+        incarnation: value.incarnation,
+        shutting_down: value.shutting_down,
     }
 }
 

@@ -24,6 +24,10 @@ pub struct Broker {
     pub rack: Option<String>,
     /// Create revision of its registration.
     pub epoch: i64,
+    /// Differs with each start of the broker.
+    pub incarnation: String,
+    /// It wants to stop: its leaderships go elsewhere first.
+    pub shutting_down: bool,
 }
 
 impl Broker {
@@ -42,7 +46,32 @@ pub struct Partition {
     pub leader_epoch: LeaderEpoch,
     pub replicas: Vec<BrokerId>,
     pub isr: Vec<BrokerId>,
+    /// Eligible leader replicas (KIP-966); none of them is in the ISR.
+    pub elr: Vec<BrokerId>,
+    /// Who led last, while nobody leads and nobody is eligible.
+    pub last_known_leader: Option<BrokerId>,
     pub partition_epoch: i32,
+    /// The broker epoch with which the leader was chosen; 0: of no matter.
+    pub leader_registration: i64,
+    /// Mod revision of the partition's key: what a change of it compares with. 0: there is no key.
+    pub revision: i64,
+}
+
+impl Partition {
+    /// A partition that was just made: its first replica leads, all are in sync.
+    pub fn made(replicas: &[BrokerId]) -> Self {
+        Self {
+            leader: replicas.first().copied(),
+            leader_epoch: 0,
+            replicas: replicas.to_vec(),
+            isr: replicas.to_vec(),
+            elr: Vec::new(),
+            last_known_leader: None,
+            partition_epoch: 0,
+            leader_registration: 0,
+            revision: 0,
+        }
+    }
 }
 
 /// One topic.
@@ -70,6 +99,8 @@ pub struct Image {
     pub revision: i64,
     pub cluster_id: Arc<str>,
     pub controller: Option<BrokerId>,
+    /// Create revision of the controller's seat: what it did compares with it. 0: nobody sits there.
+    pub controller_registration: i64,
     pub brokers: BTreeMap<BrokerId, Arc<Broker>>,
     pub topics: BTreeMap<TopicName, Arc<Topic>>,
     pub topic_names: BTreeMap<TopicId, TopicName>,

@@ -26,8 +26,27 @@ pub struct PartitionValue {
     /// −1: none.
     pub leader: i32,
     pub leader_epoch: i32,
+    /// The broker epoch (create revision of its registration) with which the leader was chosen: a
+    /// broker that registered anew raises the leader epoch before it serves what it still leads. 0: of
+    /// no matter, as for the only replica.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub leader_registration: i64,
     pub isr: Vec<i32>,
+    /// Eligible leader replicas (KIP-966): out of the ISR, but with all that was committed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elr: Vec<i32>,
+    /// Who led last, while nobody leads and nobody is eligible (KIP-966).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_known_leader: Option<i32>,
     pub partition_epoch: i32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(value: &i64) -> bool {
+    *value == 0
 }
 
 /// Behind `/brokers/<id>`.
@@ -38,6 +57,9 @@ pub struct BrokerValue {
     pub rack: Option<String>,
     /// Differs with each start of the broker: tells its own registration from a predecessor's.
     pub incarnation: String,
+    /// It wants to stop: its leaderships go elsewhere first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shutting_down: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -104,11 +104,8 @@ impl Fixture {
             name: name.into(),
             id: TopicId([id; 16]),
             partitions: vec![Arc::new(metadata::Partition {
-                leader: Some(ME),
                 leader_epoch,
-                replicas: vec![ME],
-                isr: vec![ME],
-                partition_epoch: 0,
+                ..metadata::Partition::made(&[ME])
             })],
             overrides: Default::default(),
             config: Arc::new(config),

@@ -139,6 +139,7 @@ fn brokers_configs_and_the_rest_come_and_go() {
         }],
         rack: Some("r".to_owned()),
         incarnation: String::new(),
+        shutting_down: false,
     };
     let configs = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
     let there = vec![

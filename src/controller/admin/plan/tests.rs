@@ -21,6 +21,8 @@ fn image() -> Image {
             endpoints: Vec::new(),
             rack: None,
             epoch: 1,
+            incarnation: String::new(),
+            shutting_down: false,
         };
         (id, Arc::new(broker))
     };
