@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Broker, Endpoint, Image, Partition, Resolver, Topic};
-use crate::registry::value::{BrokerValue, ControllerValue, PartitionValue, TopicValue, decode};
+use crate::registry::value::{
+    BrokerMetaValue, BrokerValue, ControllerValue, PartitionValue, TopicValue, decode,
+};
 use crate::registry::{Key, KeyValue, WatchEvent};
 use crate::types::{BrokerId, PartitionId, TopicId, TopicName};
 
@@ -139,6 +141,17 @@ impl Delta {
                 let broker = broker(id, entry.create_revision, decode(value)?);
                 self.image.brokers.insert(id, Arc::new(broker));
             }
+            Key::BrokerMeta(id) => {
+                let meta: BrokerMetaValue = decode(value)?;
+                let last = BrokerValue {
+                    endpoints: meta.endpoints,
+                    rack: meta.rack,
+                    incarnation: meta.incarnation,
+                    shutting_down: false,
+                };
+                let broker = Arc::new(broker(id, 0, last));
+                self.image.known_brokers.insert(id, broker);
+            }
             Key::Topic(name) => {
                 self.topics.insert(name, Some(decode(value)?));
             }
@@ -158,7 +171,7 @@ impl Delta {
                     .client_metrics_configs
                     .insert(name, decode(value)?);
             }
-            Key::ControllerEpoch | Key::ProducerIdsNext => {}
+            Key::Layout | Key::ControllerEpoch | Key::ProducerIdsNext => {}
         }
         Ok(())
     }
@@ -188,6 +201,9 @@ impl Delta {
             Some(Key::Broker(id)) => {
                 self.image.brokers.remove(&id);
             }
+            Some(Key::BrokerMeta(id)) => {
+                self.image.known_brokers.remove(&id);
+            }
             Some(Key::Topic(name)) => {
                 self.topics.insert(name, None);
             }
@@ -210,22 +226,28 @@ impl Delta {
             Some(Key::ClientMetrics(name)) => {
                 self.image.client_metrics_configs.remove(&name);
             }
-            Some(Key::ClusterId | Key::ControllerEpoch | Key::ProducerIdsNext) | None => {}
+            Some(Key::Layout | Key::ClusterId | Key::ControllerEpoch | Key::ProducerIdsNext)
+            | None => {}
         }
     }
 }
 
-/// A partition that was just made: its first replica leads, all are in sync.
-pub fn initial(replicas: &[BrokerId]) -> PartitionValue {
-    PartitionValue {
-        leader: replicas.first().map_or(-1, |id| id.0),
+/// A partition as it is made: those of `replicas` that are there are in sync and the first of them
+/// leads; `None` where none is there, as Kafka refuses that.
+pub fn initial(image: &Image, replicas: &[BrokerId]) -> Option<PartitionValue> {
+    let is_active = |id: &BrokerId| image.is_active(*id);
+    let isr: Vec<BrokerId> = replicas.iter().copied().filter(is_active).collect();
+    let leader = *isr.first()?;
+    let registration = image.brokers.get(&leader).map_or(0, |broker| broker.epoch);
+    Some(PartitionValue {
+        leader: leader.0,
         leader_epoch: 0,
-        leader_registration: 0,
-        isr: replicas.iter().map(|id| id.0).collect(),
+        leader_registration: if replicas.len() > 1 { registration } else { 0 },
+        isr: isr.iter().map(|id| id.0).collect(),
         elr: Vec::new(),
         last_known_leader: None,
         partition_epoch: 0,
-    }
+    })
 }
 
 fn partition(replicas: &[BrokerId], state: &PartitionValue, revision: i64) -> Partition {

@@ -58,7 +58,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// A partition that was just made: its first replica leads, all are in sync.
+    /// A partition that was just made, all of its replicas there: the first leads, all are in sync.
     pub fn made(replicas: &[BrokerId]) -> Self {
         Self {
             leader: replicas.first().copied(),
@@ -101,7 +101,11 @@ pub struct Image {
     pub controller: Option<BrokerId>,
     /// Create revision of the controller's seat: what it did compares with it. 0: nobody sits there.
     pub controller_registration: i64,
+    /// Those that are there.
     pub brokers: BTreeMap<BrokerId, Arc<Broker>>,
+    /// The last registration of every broker that ever was there: those that are not in `brokers` are
+    /// fenced, as Kafka calls it.
+    pub known_brokers: BTreeMap<BrokerId, Arc<Broker>>,
     pub topics: BTreeMap<TopicName, Arc<Topic>>,
     pub topic_names: BTreeMap<TopicId, TopicName>,
     /// Cluster-wide dynamic broker configs (`<default>`).
@@ -114,6 +118,13 @@ pub struct Image {
 }
 
 impl Image {
+    /// Whether a broker is there and means to stay: it may become a leader.
+    pub fn is_active(&self, id: BrokerId) -> bool {
+        self.brokers
+            .get(&id)
+            .is_some_and(|broker| !broker.shutting_down)
+    }
+
     pub fn topic_by_id(&self, id: TopicId) -> Option<&Arc<Topic>> {
         self.topics.get(self.topic_names.get(&id)?)
     }

@@ -1,8 +1,10 @@
 //! The layout of the registry's keys: one key per fact. Pure.
 //!
 //! ```text
+//! /layout                         version of this layout
 //! /cluster/id                     22 characters of base64url
 //! /brokers/<id>                   lease; endpoints, rack; its create revision is the broker epoch
+//! /brokers-meta/<id>              the last registration of a broker, and whether it ended well
 //! /controller                     lease; the broker that is the controller
 //! /epoch/controller               counts controllers
 //! /topics/<name>                  id, replica lists, configs
@@ -20,11 +22,16 @@ use std::fmt::{self, Write as _};
 
 use crate::types::{BrokerId, PartitionId, TopicId, TopicName};
 
+/// The version of this layout, behind `/layout`. A broker that finds a higher one does not start.
+pub const LAYOUT: i32 = 1;
+
 /// A fact's place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
+    Layout,
     ClusterId,
     Broker(BrokerId),
+    BrokerMeta(BrokerId),
     Controller,
     ControllerEpoch,
     Topic(TopicName),
@@ -40,6 +47,7 @@ impl Key {
     /// Returns the fact that `key` holds, or `None` for a key that is not written like this.
     pub fn parse(key: &str) -> Option<Self> {
         Some(match key {
+            "/layout" => Self::Layout,
             "/cluster/id" => Self::ClusterId,
             "/controller" => Self::Controller,
             "/epoch/controller" => Self::ControllerEpoch,
@@ -49,6 +57,7 @@ impl Key {
                 let (folder, name) = key.rsplit_once('/')?;
                 match folder {
                     "/brokers" => Self::Broker(BrokerId(number(name)?)),
+                    "/brokers-meta" => Self::BrokerMeta(BrokerId(number(name)?)),
                     "/topics" => Self::Topic(unescape(name)?.into()),
                     "/config/brokers" => Self::BrokerConfig(BrokerId(number(name)?)),
                     "/config/groups" => Self::GroupConfig(unescape(name)?),
@@ -71,8 +80,10 @@ impl Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Layout => f.write_str("/layout"),
             Self::ClusterId => f.write_str("/cluster/id"),
             Self::Broker(id) => write!(f, "/brokers/{id}"),
+            Self::BrokerMeta(id) => write!(f, "/brokers-meta/{id}"),
             Self::Controller => f.write_str("/controller"),
             Self::ControllerEpoch => f.write_str("/epoch/controller"),
             Self::Topic(name) => write!(f, "/topics/{}", Escaped(name)),
@@ -158,6 +169,7 @@ mod tests {
         for (key, text) in [
             (Key::ClusterId, "/cluster/id"),
             (Key::Broker(BrokerId(3)), "/brokers/3"),
+            (Key::BrokerMeta(BrokerId(3)), "/brokers-meta/3"),
             (Key::Topic("a.b_c-d".into()), "/topics/a.b_c-d"),
             (
                 Key::Partition(id, 17),

@@ -62,6 +62,22 @@ pub struct BrokerValue {
     pub shutting_down: bool,
 }
 
+/// Behind `/brokers-meta/<id>`: stays when the registration goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerMetaValue {
+    pub endpoints: Vec<EndpointValue>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
+    /// Of the last registration.
+    pub incarnation: String,
+    /// That incarnation stopped with everything on disk (R10).
+    #[serde(default)]
+    pub stopped_cleanly: bool,
+    /// `directory.id` of its log directories: one that is missing later has taken its replicas along.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<String>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointValue {
     pub listener: String,

@@ -14,11 +14,11 @@ use super::plan::{
     plan_topic, too_many,
 };
 use super::{Admin, CreatedTopic, NewTopic, unavailable};
-use crate::controller::placement::internal_replication_factor;
-use crate::metadata::{Image, ResolverAt, initial_partition};
-use crate::registry::value::{TopicValue, encode};
+use crate::controller::placement::{internal_replication_factor, least_loaded_first};
+use crate::metadata::{Image, ResolverAt};
+use crate::registry::value::{PartitionValue, TopicValue, encode};
 use crate::registry::{Compare, Key, Op, Revision};
-use crate::types::{ApiError, BrokerId, ErrorCode, PartitionId, TopicId};
+use crate::types::{ApiError, ErrorCode, PartitionId, TopicId};
 
 /// How long a client that asked for metadata waits for the topic that it thereby made.
 const AUTO_CREATE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -147,9 +147,17 @@ impl Admin {
             _ => return topic,
         };
         configs.push(("cleanup.policy", "compact".to_owned()));
+        let key = match name {
+            "__consumer_offsets" => "offsets.topic.replication.factor",
+            _ => "transaction.state.log.replication.factor",
+        };
+        let factor = match config.values.explicit(key) {
+            Some(_) if !config.etcd_endpoints.is_empty() => factor,
+            _ => internal_replication_factor(factor, least_loaded_first(image).len()),
+        };
         NewTopic {
             num_partitions,
-            replication_factor: internal_replication_factor(factor, image.brokers.len()),
+            replication_factor: factor,
             configs: configs
                 .into_iter()
                 .map(|(key, value)| (key.to_owned(), Some(value)))
@@ -167,10 +175,11 @@ impl Admin {
     ) -> Result<PlannedTopic, ApiError> {
         taken.check(&topic.name)?;
         let configs = check_configs(resolver.values(), &topic.configs)?;
-        let replicas = plan_topic(image, self.defaults(), &topic)?;
+        let placed = plan_topic(image, self.defaults(), &topic)?;
         Ok(PlannedTopic {
             name: topic.name,
-            replicas,
+            replicas: placed.replicas,
+            states: placed.states,
             configs,
         })
     }
@@ -261,7 +270,7 @@ impl Admin {
         let ops = batch
             .iter()
             .flat_map(|(_, id, topic)| {
-                let mut ops = partition_ops(*id, 0, &topic.replicas);
+                let mut ops = partition_ops(*id, 0, &topic.states);
                 ops.push(topic_op(*id, topic));
                 ops
             })
@@ -286,7 +295,7 @@ impl Admin {
     }
 
     async fn write_topic(&self, id: TopicId, topic: &PlannedTopic) -> Result<Revision, ApiError> {
-        let mut ops = partition_ops(id, 0, &topic.replicas);
+        let mut ops = partition_ops(id, 0, &topic.states);
         let rest = self.write_ahead(&mut ops).await?;
         let ops = [rest, vec![topic_op(id, topic)]].concat();
         let outcome = self.registry.txn(vec![absent(topic)], ops).await;
@@ -339,21 +348,17 @@ fn topic_op(id: TopicId, topic: &PlannedTopic) -> Op {
     }
 }
 
-/// New partitions from `first` on, as they are when they are made.
-pub(super) fn partition_ops(
-    id: TopicId,
-    first: PartitionId,
-    replicas: &[Vec<BrokerId>],
-) -> Vec<Op> {
-    let mut same: Option<(&Vec<BrokerId>, Bytes)> = None;
+/// New partitions from `first` on.
+pub(super) fn partition_ops(id: TopicId, first: PartitionId, states: &[PartitionValue]) -> Vec<Op> {
+    let mut same: Option<(&PartitionValue, Bytes)> = None;
     (first..)
-        .zip(replicas)
-        .map(|(index, replicas)| {
+        .zip(states)
+        .map(|(index, state)| {
             let value = match &same {
-                Some((before, value)) if *before == replicas => value.clone(),
-                _ => encode(&initial_partition(replicas)),
+                Some((before, value)) if *before == state => value.clone(),
+                _ => encode(state),
             };
-            same = Some((replicas, value.clone()));
+            same = Some((state, value.clone()));
             Op::Put {
                 key: Key::Partition(id, index).into(),
                 value,

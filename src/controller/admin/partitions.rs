@@ -79,8 +79,8 @@ impl Admin {
             }
             let first = PartitionId::try_from(value.replicas.len())
                 .map_err(|_| ApiError::from(ErrorCode::InvalidPartitions))?;
-            let mut ops = partition_ops(value.id, first, &added);
-            value.replicas.extend(added);
+            let mut ops = partition_ops(value.id, first, &added.states);
+            value.replicas.extend(added.replicas);
             let mut last = self.write_ahead(&mut ops).await?;
             last.push(Op::Put {
                 key: key.clone(),

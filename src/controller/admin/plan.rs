@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{NewPartitions, NewTopic};
 use crate::config::{BrokerValues, TopicConfig, keys};
 use crate::controller::placement::{least_loaded_first, place};
-use crate::metadata::Image;
+use crate::metadata::{Image, initial_partition};
+use crate::registry::value::PartitionValue;
 use crate::types::{ApiError, BrokerId, ErrorCode};
 
 /// Kafka's bound for the new partitions of one request.
@@ -21,11 +22,19 @@ pub(super) struct Defaults {
     pub(super) replication_factor: i16,
 }
 
+/// Replicas of new partitions, and how these begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub(super) replicas: Vec<Vec<BrokerId>>,
+    pub(super) states: Vec<PartitionValue>,
+}
+
 /// A topic that may be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedTopic {
     pub(super) name: String,
     pub(super) replicas: Vec<Vec<BrokerId>>,
+    pub(super) states: Vec<PartitionValue>,
     pub(super) configs: BTreeMap<String, String>,
 }
 
@@ -34,7 +43,7 @@ pub(super) fn plan_topic(
     image: &Image,
     defaults: Defaults,
     topic: &NewTopic,
-) -> Result<Vec<Vec<BrokerId>>, ApiError> {
+) -> Result<Placed, ApiError> {
     if !topic.assignments.is_empty() {
         return manual(image, topic);
     }
@@ -77,9 +86,29 @@ fn counts(defaults: Defaults, topic: &NewTopic) -> (usize, usize) {
     )
 }
 
-fn placed(image: &Image, partitions: usize, factor: usize) -> Result<Vec<Vec<BrokerId>>, ApiError> {
-    place(&least_loaded_first(image), partitions, factor)
-        .map_err(|error| ApiError::new(ErrorCode::InvalidReplicationFactor, error.to_string()))
+fn placed(image: &Image, partitions: usize, factor: usize) -> Result<Placed, ApiError> {
+    let invalid = |message| ApiError::new(ErrorCode::InvalidReplicationFactor, message);
+    let replicas = place(&least_loaded_first(image), partitions, factor)
+        .map_err(|error| invalid(error.to_string()))?;
+    begun(image, replicas, |_| {
+        invalid(format!(
+            "Unable to replicate the partition {factor} time(s): All brokers are currently fenced or \
+             in controlled shutdown."
+        ))
+    })
+}
+
+/// `none_there`: the error where none of a partition's replicas is there.
+fn begun(
+    image: &Image,
+    replicas: Vec<Vec<BrokerId>>,
+    none_there: impl Fn(usize) -> ApiError,
+) -> Result<Placed, ApiError> {
+    let states = replicas.iter().enumerate().map(|(index, replicas)| {
+        initial_partition(image, replicas).ok_or_else(|| none_there(index))
+    });
+    let states = states.collect::<Result<_, _>>()?;
+    Ok(Placed { replicas, states })
 }
 
 /// The names that a new topic must not have: taken, or different from one only in `.` and `_`.
@@ -193,7 +222,7 @@ pub(super) fn check_configs(
     Ok(checked)
 }
 
-fn manual(image: &Image, topic: &NewTopic) -> Result<Vec<Vec<BrokerId>>, ApiError> {
+fn manual(image: &Image, topic: &NewTopic) -> Result<Placed, ApiError> {
     if topic.replication_factor != -1 {
         return Err(ApiError::new(
             ErrorCode::InvalidRequest,
@@ -226,7 +255,18 @@ fn manual(image: &Image, topic: &NewTopic) -> Result<Vec<Vec<BrokerId>>, ApiErro
             "partitions should be a consecutive 0-based integer sequence".to_owned(),
         ));
     }
-    Ok(by_index.into_values().collect())
+    assigned(image, by_index.into_values().collect(), 0)
+}
+
+/// The assignments of partitions from `first` on.
+fn assigned(image: &Image, replicas: Vec<Vec<BrokerId>>, first: usize) -> Result<Placed, ApiError> {
+    begun(image, replicas, |index| {
+        assignment(format!(
+            "All brokers specified in the manual partition assignment for partition {} are fenced or \
+             in controlled shutdown.",
+            first + index
+        ))
+    })
 }
 
 fn assignment(message: String) -> ApiError {
@@ -247,7 +287,7 @@ fn check_assignment(
     sorted.sort_unstable();
     let mut seen = BTreeSet::new();
     for id in &sorted {
-        if !image.brokers.contains_key(id) {
+        if !image.brokers.contains_key(id) && !image.known_brokers.contains_key(id) {
             return Err(assignment(format!(
                 "The manual partition assignment includes broker {id}, but no such broker is \
                  registered."
@@ -274,7 +314,7 @@ pub(super) fn plan_partitions(
     image: &Image,
     topic: &NewPartitions,
     existing: &[Vec<BrokerId>],
-) -> Result<Vec<Vec<BrokerId>>, ApiError> {
+) -> Result<Placed, ApiError> {
     let count = usize::try_from(topic.count).unwrap_or_default();
     let has = existing.len();
     let fault = |message| Err(ApiError::new(ErrorCode::InvalidPartitions, message));
@@ -302,7 +342,7 @@ pub(super) fn plan_partitions(
         for replicas in assignments {
             check_assignment(image, replicas, Some(factor))?;
         }
-        return Ok(assignments.clone());
+        return assigned(image, assignments.clone(), has);
     }
     placed(image, additional, factor)
 }

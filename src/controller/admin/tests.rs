@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::controller::{Session, SessionConfig};
-use crate::metadata::Watcher;
+use crate::metadata::{Watcher, initial_partition};
 use crate::registry::Embedded;
 use crate::time::SystemClock;
 
@@ -344,7 +344,8 @@ async fn what_an_interrupted_creation_left_is_removed_at_the_next_start() {
     let node = node(|_| {}).await;
     create(&node, topic("t", 2)).await.unwrap();
     let id = TopicId([9; 16]);
-    let orphans = create::partition_ops(id, 0, &vec![vec![BrokerId(1)]; 3]);
+    let state = initial_partition(&node.cache.current(), &[BrokerId(1)]).unwrap();
+    let orphans = create::partition_ops(id, 0, &vec![state; 3]);
     node.registry.txn(vec![], orphans).await.unwrap();
     let directory = node.stop().await;
     let node = start(directory, |_| {}).await;

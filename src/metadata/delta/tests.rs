@@ -39,8 +39,13 @@ fn topic(id: TopicId, partitions: usize, revision: i64) -> WatchEvent {
 
 fn state(id: TopicId, index: i32, leader_epoch: i32, revision: i64) -> WatchEvent {
     let value = PartitionValue {
+        leader: 1,
         leader_epoch,
-        ..initial(&[BrokerId(1)])
+        leader_registration: 0,
+        isr: vec![1],
+        elr: Vec::new(),
+        last_known_leader: None,
+        partition_epoch: 0,
     };
     put(Key::Partition(id, index), encode(&value), revision)
 }

@@ -103,8 +103,8 @@ fn names_are_refused_as_kafka_refuses_them() {
 #[test]
 fn counts_are_checked_and_default() {
     let plan = |partitions, factor| plan_topic(&image(), DEFAULTS, &asked(partitions, factor));
-    assert_eq!(plan(-1, -1).unwrap(), [ids(&[1]), ids(&[2])]);
-    assert_eq!(plan(3, 2).unwrap().len(), 3);
+    assert_eq!(plan(-1, -1).unwrap().replicas, [ids(&[1]), ids(&[2])]);
+    assert_eq!(plan(3, 2).unwrap().replicas.len(), 3);
     for (partitions, factor, code) in [
         (0, 1, 37),
         (-2, 1, 37),
@@ -128,7 +128,9 @@ fn counts_are_checked_and_default() {
 fn manual_assignments_are_checked() {
     let plan = |topic: &NewTopic| plan_topic(&image(), DEFAULTS, topic);
     assert_eq!(
-        plan(&assigned(&[(1, &[2, 1]), (0, &[1, 2])])).unwrap(),
+        plan(&assigned(&[(1, &[2, 1]), (0, &[1, 2])]))
+            .unwrap()
+            .replicas,
         [ids(&[1, 2]), ids(&[2, 1])]
     );
     for (assignments, message) in [
@@ -177,6 +179,38 @@ fn manual_assignments_are_checked() {
 }
 
 #[test]
+fn who_is_not_there_neither_leads_nor_is_in_sync() {
+    let mut image = image();
+    let two = image.brokers.remove(&BrokerId(2)).unwrap();
+    image.known_brokers.insert(BrokerId(2), Arc::clone(&two));
+    let placed = plan_topic(&image, DEFAULTS, &asked(1, 2)).unwrap();
+    assert_eq!(placed.replicas, [ids(&[1, 2])]);
+    let state = &placed.states[0];
+    assert_eq!((state.leader, &state.isr[..]), (1, &[1][..]));
+    assert_eq!(state.leader_registration, 1);
+    let placed = plan_topic(&image, DEFAULTS, &assigned(&[(0, &[2, 1])])).unwrap();
+    assert_eq!(placed.states[0].leader, 1);
+    let error = plan_topic(&image, DEFAULTS, &assigned(&[(0, &[1]), (1, &[2])])).unwrap_err();
+    assert_eq!(error.code, ErrorCode::InvalidReplicaAssignment);
+    assert_eq!(
+        error.message.as_deref(),
+        Some(
+            "All brokers specified in the manual partition assignment for partition 1 are fenced or \
+             in controlled shutdown."
+        )
+    );
+    // One that wants to stop is as good as gone, one that is the only replica needs no registration.
+    let stopping = Broker {
+        shutting_down: true,
+        ..(*two).clone()
+    };
+    image.brokers.insert(BrokerId(2), Arc::new(stopping));
+    let placed = plan_topic(&image, DEFAULTS, &asked(1, 1)).unwrap();
+    assert_eq!(placed.replicas, [ids(&[1])]);
+    assert_eq!(placed.states[0].leader_registration, 0);
+}
+
+#[test]
 fn partitions_are_only_added() {
     let existing = [ids(&[1, 2]), ids(&[2, 1])];
     let plan = |count, assignments: Option<&[&[i32]]>| {
@@ -188,8 +222,8 @@ fn partitions_are_only_added() {
         };
         plan_partitions(&image(), &topic, &existing)
     };
-    assert_eq!(plan(4, None).unwrap().len(), 2);
-    assert_eq!(plan(3, Some(&[&[2, 1]])).unwrap(), [ids(&[2, 1])]);
+    assert_eq!(plan(4, None).unwrap().replicas.len(), 2);
+    assert_eq!(plan(3, Some(&[&[2, 1]])).unwrap().replicas, [ids(&[2, 1])]);
     for (count, assignments, code, message) in [
         (2, None, 37, "Topic already has 2 partition(s)."),
         (
