@@ -31,7 +31,7 @@ def enclose():
     if os.environ.get(INSIDE):
         run("mount", "-t", "tmpfs", "none", "/run/netns")  # the names of our networks are nobody else's
         return
-    missing = [tool for tool in ("unshare", "ip", "nft", "mkfs.ext4", "etcd") if not shutil.which(tool)]
+    missing = [tool for tool in ("unshare", "nsenter", "ip", "nft", "mkfs.ext4", "etcd") if not shutil.which(tool)]
     if missing or os.geteuid() != 0:
         sys.exit(f"FAIL cluster needs root and these commands: {', '.join(missing) or 'all there'} (Debian: iproute2 nftables e2fsprogs etcd-server)")
     pathlib.Path("/run/netns").mkdir(parents=True, exist_ok=True)
@@ -78,8 +78,8 @@ class Net:
             self.nft(name, "flush chain ip cut in")
 
     def popen(self, name, command, **more):
-        """A process on a host. `ip netns exec` becomes it, so its id is the process's own."""
-        return subprocess.Popen(["ip", "netns", "exec", name, *map(str, command)], stdin=more.pop("stdin", subprocess.DEVNULL), **more)
+        """A process on a host, with our mounts: one that has a copy of them (`ip netns exec`) would keep failed disks mounted."""
+        return subprocess.Popen(["nsenter", f"--net=/run/netns/{name}", *map(str, command)], stdin=more.pop("stdin", subprocess.DEVNULL), **more)
 
 
 class Process:
@@ -90,7 +90,7 @@ class Process:
         self.state.mkdir(parents=True, exist_ok=True)
         self.address = net.addresses[name]
         self.log, self.process, self.paused = self.state / "log", None, False
-        self.foreseen = True  # that it does not run
+        self.foreseen = True  # whether its end is our doing
 
     def launch(self):
         with open(self.log, "ab") as log:
@@ -293,21 +293,8 @@ class Cluster:
         return {index: leader for index, (_, leader) in newest.items()}
 
     def unwell(self):
-        """What keeps the cluster from being whole, in words; empty: all replicas are in the ISR, and all brokers say the same."""
-        views = self.views()
-        if len(views) < len(self.nodes):
-            return [f"no answer from {sorted(set(self.nodes) - set(views))}"]
-        found, said = [], {}
-        for number, view in views.items():
-            if set(view.brokers) != set(self.nodes):
-                found.append(f"{number} knows the brokers {sorted(view.brokers)}")
-            for topic, partitions in view.topics.items():
-                for index, p in partitions.items():
-                    if p.error or sorted(p.isr) != sorted(p.replicas) or p.leader not in p.replicas:
-                        found.append(f"{number}: {topic}-{index} error {p.error}, leader {p.leader}, isr {p.isr} of {p.replicas}")
-                    if said.setdefault((topic, index), (p.leader, p.epoch)) != (p.leader, p.epoch):
-                        found.append(f"{number}: {topic}-{index} led by {(p.leader, p.epoch)}, elsewhere {said[topic, index]}")
-        return found
+        """What keeps the cluster from being whole, in words; nothing: all replicas are in the ISR, and all brokers say the same."""
+        return wire.unwell({number: (node.address, node.port) for number, node in self.nodes.items()})
 
     def wait_whole(self, seconds=60):
         last = []

@@ -1,4 +1,6 @@
-"""Kafka's protocol by hand, where a client library would hide the answer, try again, or go to another broker."""
+"""Kafka's protocol by hand, where a client library would hide the answer, try again, or go to another broker.
+
+    wire.py whole SECONDS NUMBER=HOST:PORT...    wait until all replicas are in the ISR and all these brokers say the same"""
 
 import pathlib
 import socket
@@ -131,7 +133,8 @@ class Connection:
         a = self.ask(55, 0, b"\x02" + bytes([len(name) + 1]) + name + b"\x02" + struct.pack(">i", 0) + b"\0\0\0", flexible=True)
         if a.number("h") or a.varint() != 2:
             return None
-        a.at += a.varint() - 1
+        length = a.varint() - 1
+        a.at += length
         a.varint(), a.number("i"), a.number("h")
         leader = a.number("i")
         return leader if leader >= 0 else None
@@ -203,3 +206,38 @@ class Signed(Answer):
     def varint(self):
         value = super().varint()
         return (value >> 1) ^ -(value & 1)
+
+
+def unwell(brokers):
+    """What keeps a cluster from being whole, in words. `brokers`: number -> (host, port)."""
+    views, found, said = {}, [], {}
+    for number, address in brokers.items():
+        try:
+            with Connection(*address, 3) as asked:
+                views[number] = asked.metadata()
+        except OSError:
+            found.append(f"no answer from {number}")
+    for number, view in views.items():
+        if set(view.brokers) != set(brokers):
+            found.append(f"{number} knows the brokers {sorted(view.brokers)}")
+        for topic, partitions in view.topics.items():
+            for index, p in partitions.items():
+                if p.error or sorted(p.isr) != sorted(p.replicas) or p.leader not in p.replicas:
+                    found.append(f"{number}: {topic}-{index} error {p.error}, leader {p.leader}, isr {p.isr} of {p.replicas}")
+                if said.setdefault((topic, index), (p.leader, p.epoch)) != (p.leader, p.epoch):
+                    found.append(f"{number}: {topic}-{index} led by {(p.leader, p.epoch)}, elsewhere {said[topic, index]}")
+    return found
+
+
+def main(what, seconds, *brokers):
+    assert what == "whole", what
+    brokers = {int(number): (address.split(":")[0], int(address.split(":")[1])) for number, address in (b.split("=") for b in brokers)}
+    end = time.monotonic() + float(seconds)
+    while found := unwell(brokers):
+        if time.monotonic() > end:
+            sys.exit(f"not whole after {seconds} s: {'; '.join(found[:3])} ({len(found)} in all)")
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -144,7 +144,7 @@ public final class Clients {
         Map<String, String> map = new HashMap<>();
         for (int i = 0; i < configs.length; i += 2) map.put(configs[i], configs[i + 1]);
         String topic = check.topic(what);
-        admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1).configs(map))).all().get();
+        admin.createTopics(List.of(new NewTopic(topic, partitions, Check.REPLICAS).configs(map))).all().get();
         Check.eventually("the topic's leaders", 20, () -> {
             try {
                 return admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().stream().allMatch(p -> p.leader() != null);

@@ -88,12 +88,12 @@ public final class Tools {
 
     static void topics() throws Exception {
         String t = check.topic("topics");
-        run("TopicCommand", "--create", "--topic", t, "--partitions", "3", "--replication-factor", "1", "--config", "retention.ms=7200000").ok().find("^Created topic " + t);
+        run("TopicCommand", "--create", "--topic", t, "--partitions", "3", "--replication-factor", "" + Check.REPLICAS, "--config", "retention.ms=7200000").ok().find("^Created topic " + t);
         Result again = run("TopicCommand", "--create", "--topic", t);
         Check.that(again.status() == 1 && again.out().contains("already exists"), "creating it again: " + again);
         run("TopicCommand", "--create", "--topic", t, "--if-not-exists").ok();
         Result described = run("TopicCommand", "--describe", "--topic", t).ok();
-        described.find("^Topic: " + t + "\tTopicId: \\S{22}\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: .*retention.ms=7200000");
+        described.find("^Topic: " + t + "\tTopicId: \\S{22}\tPartitionCount: 3\tReplicationFactor: " + Check.REPLICAS + "\tConfigs: .*retention.ms=7200000");
         for (int p = 0; p < 3; p++) described.find("^\tTopic: " + t + "\tPartition: " + p + "\tLeader: (\\d+)\tReplicas: \\1\tIsr: \\1\t");
         run("TopicCommand", "--list").ok().find("^" + t + "$");
         run("TopicCommand", "--alter", "--topic", t, "--partitions", "5").ok();
@@ -132,7 +132,7 @@ public final class Tools {
 
     static void apiVersions() throws Exception {
         Result r = run("BrokerApiVersionsCommand").ok();
-        r.find("^" + Pattern.quote(bootstrap) + " \\(id: \\d+ rack: \\S+ isFenced: false\\) -> \\(");
+        r.find("^" + "(" + bootstrap.replace(",", "|") + ") \\(id: \\d+ rack: \\S+ isFenced: false\\) -> \\(");
         for (String api : List.of("Produce\\(0\\): 0 to 13", "Fetch\\(1\\): 4 to 18", "Metadata\\(3\\): 0 to 13", "JoinGroup\\(11\\): 0 to 9", "ApiVersions\\(18\\): 0 to [45]", "CreateTopics\\(19\\): 2 to 7"))
             r.find("^\t" + api + " \\[usable: \\d+\\]");
     }

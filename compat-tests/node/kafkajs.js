@@ -7,10 +7,12 @@ const lz4 = require('lz4-napi')
 const { ZstdCodec } = require('zstd-codec')
 
 const NAME = 'node/kafkajs'
+// How many replicas the topics have: --cluster asks for 3.
+const REPLICAS = Number(process.env.COMPAT_REPLICAS || 1)
 const FULL = Boolean(process.env.COMPAT_FULL)
 const RUN = Math.floor(Math.random() * (1 << 24)).toString(16).padStart(6, '0')
 const BASE = (Math.floor(Date.now() / 1000) - 3600) * 1000
-const kafka = new Kafka({ clientId: 'compat', brokers: [process.argv[2]], logLevel: logLevel.NOTHING, retry: { initialRetryTime: 100, maxRetryTime: 1000, retries: 60 } })
+const kafka = new Kafka({ clientId: 'compat', brokers: process.argv[2].split(','), logLevel: logLevel.NOTHING, retry: { initialRetryTime: 100, maxRetryTime: 1000, retries: 60 } })
 const admin = kafka.admin({ retry: { initialRetryTime: 50, retries: 2 } })
 let failed = false
 
@@ -68,7 +70,7 @@ const range = (from, to) => Array.from({ length: to - from }, (_, n) => from + n
 
 async function topic (what, partitions, configs = {}) {
   const name = topicName(what)
-  await admin.createTopics({ waitForLeaders: true, topics: [{ topic: name, numPartitions: partitions, replicationFactor: 1, configEntries: Object.entries(configs).map(([name, value]) => ({ name, value })) }] })
+  await admin.createTopics({ waitForLeaders: true, topics: [{ topic: name, numPartitions: partitions, replicationFactor: REPLICAS, configEntries: Object.entries(configs).map(([name, value]) => ({ name, value })) }] })
   return name
 }
 

@@ -7,6 +7,8 @@ import sys
 import time
 import traceback
 
+# How many replicas the topics have: --cluster asks for 3.
+REPLICAS = int(os.environ.get("COMPAT_REPLICAS") or 1)
 FULL = bool(os.environ.get("COMPAT_FULL"))
 BASE = (int(time.time()) - 3600) * 1000  # timestamps of test records, ms
 

@@ -8,7 +8,7 @@ from confluent_kafka.admin import (
     AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType,
 )
 
-from checks import BASE, FULL, Checks, background, equal, eventually, raises, record
+from checks import BASE, FULL, REPLICAS, Checks, background, equal, eventually, raises, record
 
 bootstrap = sys.argv[1]
 checks = Checks("python/confluent")
@@ -17,7 +17,7 @@ admin = AdminClient({"bootstrap.servers": bootstrap})
 
 def make_topic(what, partitions=3, config=None):
     topic = checks.topic(what)
-    admin.create_topics([NewTopic(topic, partitions, 1, config=config or {})])[topic].result(20)
+    admin.create_topics([NewTopic(topic, partitions, REPLICAS, config=config or {})])[topic].result(20)
     return topic
 
 

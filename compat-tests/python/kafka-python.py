@@ -9,7 +9,7 @@ from kafka.admin import ConfigResource, OffsetSpec
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from checks import BASE, FULL, Checks, background, equal, eventually, raises, record
+from checks import BASE, FULL, REPLICAS, Checks, background, equal, eventually, raises, record
 
 bootstrap = sys.argv[1]
 checks = Checks("python/kafka-python")
@@ -18,7 +18,7 @@ admin = KafkaAdminClient(bootstrap_servers=bootstrap)
 
 def make_topic(what, partitions=3, configs=None):
     topic = checks.topic(what)
-    admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": configs or {}}}, wait_for_metadata=True)
+    admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": REPLICAS, "configs": configs or {}}}, wait_for_metadata=True)
     return topic
 
 

@@ -15,6 +15,17 @@ import (
 // Full asks for longer runs.
 var Full = os.Getenv("COMPAT_FULL") != ""
 
+// Replicas is how many replicas the topics have: --cluster asks for 3.
+var Replicas = replicas()
+
+func replicas() int16 {
+	n, err := strconv.ParseInt(os.Getenv("COMPAT_REPLICAS"), 10, 16)
+	if err != nil {
+		return 1
+	}
+	return int16(n)
+}
+
 // Base is the timestamp of record 0, in milliseconds.
 var Base = (time.Now().Unix() - 3600) * 1000
 

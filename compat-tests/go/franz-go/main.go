@@ -27,7 +27,7 @@ var (
 
 func client(options ...kgo.Opt) *kgo.Client {
 	cl, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(bootstrap), kgo.FetchMaxWait(100 * time.Millisecond), kgo.SessionTimeout(10 * time.Second),
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.FetchMaxWait(100 * time.Millisecond), kgo.SessionTimeout(10 * time.Second),
 		kgo.HeartbeatInterval(500 * time.Millisecond), kgo.MetadataMinAge(100 * time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	}, options...)...)
@@ -41,7 +41,7 @@ func topic(what string, partitions int32, configs ...string) string {
 	for i := 0; i < len(configs); i += 2 {
 		m[configs[i]] = &configs[i+1]
 	}
-	r, err := admin.CreateTopics(ctx, partitions, 1, m, name)
+	r, err := admin.CreateTopics(ctx, partitions, c.Replicas, m, name)
 	c.Must(err, "creating a topic")
 	c.Must(r[name].Err, "creating "+name)
 	c.Eventually("the topic's leaders", 20, func() bool {

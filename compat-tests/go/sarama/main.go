@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,7 @@ import (
 )
 
 var (
-	bootstrap = []string{os.Args[1]}
+	bootstrap = strings.Split(os.Args[1], ",")
 	checks    = c.New("go/sarama")
 	admin     sarama.ClusterAdmin
 	client    sarama.Client
@@ -52,7 +53,7 @@ func topic(what string, partitions int32, configs ...string) string {
 	for i := 0; i < len(configs); i += 2 {
 		m[configs[i]] = &configs[i+1]
 	}
-	c.Must(admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: m}, false), "creating a topic")
+	c.Must(admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: c.Replicas, ConfigEntries: m}, false), "creating a topic")
 	c.Eventually("the topic's leaders", 20, func() bool {
 		d, err := admin.DescribeTopics([]string{name})
 		c.Must(err, "describing a topic")

@@ -301,7 +301,8 @@ impl Checks {
 
     fn topic(&self, what: &str, partitions: i32) -> String {
         let name = self.name(what);
-        self.create(&name, partitions, 1, &[]).unwrap();
+        let replicas = std::env::var("COMPAT_REPLICAS").map_or(1, |r| r.parse().unwrap()); // --cluster asks for 3
+        self.create(&name, partitions, replicas, &[]).unwrap();
         eventually("the topic's leaders", 20, || self.partitions(&name) == partitions as usize);
         name
     }
