@@ -226,17 +226,19 @@ func cluster() {
 	c.Equal(len(brokers) >= 1 && controller >= 0, true, "the cluster")
 	name := topic("log-dirs", 1)
 	newSender(name, 1).send(0, 100).wait(100).close()
-	dirs, err := admin.DescribeLogDirs([]int32{brokers[0].ID()})
-	c.Must(err, "DescribeLogDirs")
-	size := int64(0)
-	for _, d := range dirs[brokers[0].ID()] {
-		for _, t := range d.Topics {
-			if t.Topic == name {
-				size += t.Partitions[0].Size
+	c.Eventually("the size of the partition", 10, func() bool { // this broker may be a follower
+		dirs, err := admin.DescribeLogDirs([]int32{brokers[0].ID()})
+		c.Must(err, "DescribeLogDirs")
+		size := int64(0)
+		for _, d := range dirs[brokers[0].ID()] {
+			for _, t := range d.Topics {
+				if t.Topic == name {
+					size += t.Partitions[0].Size
+				}
 			}
 		}
-	}
-	c.Equal(size > 2000, true, fmt.Sprintf("the size of the partition, %d", size))
+		return size > 2000
+	})
 }
 
 func produceConsume(codec sarama.CompressionCodec) {
