@@ -16,7 +16,8 @@ use ottla::protocol::fetch::{FetchPartitionResponse, FetchResponse, FetchTopicRe
 use ottla::protocol::{Chunk, TopicKey};
 use ottla::record::{BatchBuilder, ValidationRules, validate};
 use ottla::replication::{
-    Acks, AppendOptions, FetchBound, FetchLimits, FetchTarget, LogSlice, Partition, Replicas, fetch,
+    Acks, AppendOptions, FetchBound, FetchLimits, FetchTarget, LogSlice, Partition, Replicas,
+    ReplicasConfig, fetch,
 };
 use ottla::telemetry::Metrics;
 use ottla::time::{Clock, SystemClock};
@@ -80,8 +81,7 @@ fn replicas(directory: &std::path::Path, partitions: usize) -> (Arc<LogManager>,
     };
     let logs = LogManager::open(config, Arc::clone(&clock)).expect("a log directory");
     let replicas = Arc::new(Replicas::new(
-        BrokerId(1),
-        10,
+        ReplicasConfig::new(BrokerId(1)),
         Arc::clone(&logs),
         Arc::new(Metrics::new()),
         clock,
@@ -209,6 +209,7 @@ fn limits() -> FetchLimits {
         bytes_min: 1,
         bytes_max: 50 << 20,
         bound: FetchBound::HighWatermark,
+        replica: None,
     }
 }
 

@@ -71,6 +71,7 @@ const PURE: &[&str] = &[
     "coordinator/group/",
     "coordinator/loader.rs",
     "coordinator/record.rs",
+    "replication/isr.rs",
     "replication/watermark.rs",
     "replication/waiters.rs",
     "replication/fetch_session.rs",

@@ -30,7 +30,7 @@ use crate::net::{
     SocketOptions,
 };
 use crate::registry::Registry;
-use crate::replication::Replicas;
+use crate::replication::{IsrPublisher, Replicas, ReplicasConfig};
 use crate::telemetry::{BrokerState, Metrics};
 use crate::time::{Clock, SystemClock};
 
@@ -91,8 +91,7 @@ impl Broker {
             session.producer_ids(),
         ));
         let replicas = Arc::new(Replicas::new(
-            config.node_id,
-            config.fetch_session_slots,
+            ReplicasConfig::from(&*config),
             Arc::clone(&logs),
             Arc::clone(&metrics),
             Arc::clone(&clock),
@@ -152,6 +151,11 @@ impl Broker {
         broker
             .background
             .spawn(session.run(clock, broker.stopping.clone()));
+        let publisher =
+            IsrPublisher::new(Arc::clone(&broker.replicas), Arc::clone(&broker.registry));
+        broker
+            .background
+            .spawn(publisher.run(broker.stopping.clone()));
         let shown_at = broker.serve_metrics(metrics_listeners, &context);
         broker.serve(bound, &config, &limits, context);
         metrics.set_state(BrokerState::Running);

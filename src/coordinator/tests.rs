@@ -10,7 +10,7 @@ use crate::config::{BrokerConfig, TopicConfig};
 use crate::log::gated_disk::{Gate, GatedDisk};
 use crate::log::{LogManager, LogManagerConfig};
 use crate::metadata::{self, Image, ImageListener, MetadataCache, Topic};
-use crate::replication::Replicas;
+use crate::replication::{Replicas, ReplicasConfig};
 use crate::telemetry::Metrics;
 use crate::time::SystemClock;
 use crate::types::{BrokerId, ErrorCode, TopicId};
@@ -51,7 +51,7 @@ impl Fixture {
         let disk = Arc::new(GatedDisk(Arc::clone(&gate)));
         let logs = LogManager::open_on(log_config, clock.clone(), disk).unwrap();
         let metrics = Arc::new(Metrics::new());
-        let replicas = Replicas::new(ME, 10, Arc::clone(&logs), metrics, clock);
+        let replicas = Replicas::new(ReplicasConfig::new(ME), Arc::clone(&logs), metrics, clock);
         let replicas = Arc::new(replicas);
         logs.set_flush_listener(replicas.flush_listener());
         let metadata = Arc::new(MetadataCache::default());

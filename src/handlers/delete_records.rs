@@ -1,5 +1,7 @@
 //! DeleteRecords: moves the log start of partitions up, durably.
 
+use std::time::{Duration, Instant};
+
 use futures_util::future::BoxFuture;
 use kafka_protocol::messages::delete_records_request::DeleteRecordsPartition;
 use kafka_protocol::messages::delete_records_response::{
@@ -12,9 +14,11 @@ use crate::types::{ErrorCode, NO_OFFSET, Offset, is_internal_topic};
 
 pub(crate) async fn handle(
     context: &Context,
-    _request: &RequestInfo,
+    request: &RequestInfo,
     body: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
+    let timeout_ms = u64::try_from(body.timeout_ms).unwrap_or(0);
+    let deadline = request.received + Duration::from_millis(timeout_ms);
     let begun: Vec<Vec<_>> = body
         .topics
         .iter()
@@ -22,7 +26,7 @@ pub(crate) async fn handle(
             let name = topic.name.as_str();
             let partitions = topic.partitions.iter();
             partitions
-                .map(|asked| begin(context, name, asked))
+                .map(|asked| begin(context, name, asked, deadline))
                 .collect()
         })
         .collect();
@@ -55,11 +59,12 @@ fn begin(
     context: &Context,
     topic: &str,
     asked: &DeleteRecordsPartition,
+    deadline: Instant,
 ) -> BoxFuture<'static, Result<Offset, ErrorCode>> {
     let failed = |error| Box::pin(std::future::ready(Err(error)));
     match context.replicas.partition(topic, asked.partition_index) {
         Ok(_) if is_internal_topic(topic) => failed(ErrorCode::InvalidTopicException),
-        Ok(partition) => partition.delete_records(asked.offset),
+        Ok(partition) => partition.delete_records(asked.offset, deadline),
         Err(error) => failed(error),
     }
 }

@@ -15,10 +15,10 @@ use crate::protocol::fetch::{
 };
 use crate::protocol::{Chunk, Completion, Response, TopicKey};
 use crate::replication::{
-    FetchBound, FetchLimits, FetchSource, FetchTarget, Fetched, LogSlice, PartitionRead,
-    SessionPartition, SessionPartitions, SessionRequest, SharedSession, Told, fetch,
+    FetchBound, FetchLimits, FetchSource, FetchTarget, Fetched, FetchingReplica, LogSlice,
+    PartitionRead, SessionPartition, SessionPartitions, SessionRequest, SharedSession, Told, fetch,
 };
-use crate::types::{ErrorCode, PartitionId, TopicName};
+use crate::types::{BrokerId, ErrorCode, PartitionId, TopicName};
 
 /// Whether a session stands behind the request.
 enum Session {
@@ -64,9 +64,7 @@ pub(crate) fn dispatch(
 }
 
 async fn handle(context: &Context, request: &RequestInfo, body: FetchRequest) -> FetchResponse {
-    if body.replica_id >= 0 {
-        // Followers speak to brokers through their own door; a client that says it is one is not
-        // believed (CVE-2018-1288).
+    if body.replica_id >= 0 && !may_replicate(context, request, body.replica_id) {
         return refuse(body, ErrorCode::ClusterAuthorizationFailed);
     }
     if !matches!(body.isolation_level, 0 | 1) {
@@ -132,6 +130,13 @@ async fn handle(context: &Context, request: &RequestInfo, body: FetchRequest) ->
     )
 }
 
+/// Followers speak to brokers through their own door; a client that says it is one at another is not
+/// believed (CVE-2018-1288).
+fn may_replicate(context: &Context, request: &RequestInfo, replica_id: i32) -> bool {
+    replica_id != context.config.node_id.0
+        && request.listener == context.config.inter_broker_listener
+}
+
 /// The same error for all that is asked for.
 fn refuse(body: FetchRequest, error: ErrorCode) -> FetchResponse {
     let topics = body.topics.into_iter().map(|topic| FetchTopicResponse {
@@ -151,7 +156,12 @@ fn refuse(body: FetchRequest, error: ErrorCode) -> FetchResponse {
 }
 
 fn limits(context: &Context, request: &RequestInfo, body: &FetchRequest) -> FetchLimits {
-    let bytes_max = body.max_bytes.min(context.config.fetch_max_bytes).max(0);
+    let is_follower = body.replica_id >= 0;
+    let bytes_max = match is_follower {
+        true => body.max_bytes,
+        false => body.max_bytes.min(context.config.fetch_max_bytes),
+    };
+    let bytes_max = bytes_max.max(0);
     let wait_ms = u64::try_from(body.max_wait_ms).unwrap_or(0);
     FetchLimits {
         deadline: request.received + Duration::from_millis(wait_ms),
@@ -159,9 +169,15 @@ fn limits(context: &Context, request: &RequestInfo, body: &FetchRequest) -> Fetc
         bytes_min: usize::try_from(body.min_bytes.min(bytes_max)).unwrap_or(0),
         bytes_max: usize::try_from(bytes_max).unwrap_or(0),
         bound: match body.isolation_level {
+            _ if is_follower => FetchBound::LogEnd,
             1 => FetchBound::LastStable,
             _ => FetchBound::HighWatermark,
         },
+        replica: is_follower.then_some(FetchingReplica {
+            id: BrokerId(body.replica_id),
+            broker_epoch: body.replica_epoch,
+            at: request.received,
+        }),
     }
 }
 
@@ -184,6 +200,7 @@ fn resolve_all(
             bytes_max: usize::try_from(partition.max_bytes).unwrap_or(0),
             current_leader_epoch: partition.current_leader_epoch,
             last_fetched_epoch: partition.last_fetched_epoch,
+            replica_log_start: partition.replica_log_start,
         });
         asked.push(Asked {
             place,
@@ -252,7 +269,8 @@ fn answer(
         Session::New => {
             let uses_topic_ids = request.api_version >= 13;
             let sessions = context.replicas.fetch_sessions();
-            sessions.create(uses_topic_ids, partitions, told, request.received)
+            let kind = (uses_topic_ids, bound == FetchBound::LogEnd);
+            sessions.create(kind, partitions, told, request.received)
         }
         Session::Incremental(session, epoch) => {
             let mut session = session.lock();

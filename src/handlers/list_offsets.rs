@@ -108,7 +108,13 @@ fn respond(index: i32, found: Found, version: i16) -> ListOffsetsPartitionRespon
                 offset: NO_OFFSET,
                 leader_epoch: NO_EPOCH,
             };
-            (error, nothing)
+            match error {
+                // Of old clients, who do not know the code (KIP-207).
+                ErrorCode::OffsetNotAvailable if version < 5 => {
+                    (ErrorCode::LeaderNotAvailable, nothing)
+                }
+                error => (error, nothing),
+            }
         }
     };
     let response = ListOffsetsPartitionResponse::default()

@@ -8,6 +8,7 @@ use kafka_protocol::messages::offset_for_leader_epoch_response::{
 use kafka_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 
 use super::{Context, RequestInfo};
+use crate::replication::FetchBound;
 use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, NO_OFFSET, Offset};
 
 pub(crate) async fn handle(
@@ -15,6 +16,11 @@ pub(crate) async fn handle(
     _request: &RequestInfo,
     body: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
+    // Followers see all that there is.
+    let bound = match body.replica_id.0 {
+        0.. => FetchBound::LogEnd,
+        _ => FetchBound::HighWatermark,
+    };
     let begun: Vec<Vec<_>> = body
         .topics
         .iter()
@@ -22,7 +28,7 @@ pub(crate) async fn handle(
             let name = topic.topic.as_str();
             let partitions = topic.partitions.iter();
             partitions
-                .map(|asked| begin(context, name, asked))
+                .map(|asked| begin(context, name, asked, bound))
                 .collect()
         })
         .collect();
@@ -55,10 +61,11 @@ fn begin(
     context: &Context,
     topic: &str,
     asked: &OffsetForLeaderPartition,
+    bound: FetchBound,
 ) -> BoxFuture<'static, Result<(LeaderEpoch, Offset), ErrorCode>> {
     match context.replicas.partition(topic, asked.partition) {
         Ok(partition) => {
-            partition.end_offset_for_epoch(asked.leader_epoch, asked.current_leader_epoch)
+            partition.end_offset_for_epoch(asked.leader_epoch, asked.current_leader_epoch, bound)
         }
         Err(error) => Box::pin(std::future::ready(Err(error))),
     }

@@ -250,7 +250,22 @@ pub fn initial(image: &Image, replicas: &[BrokerId]) -> Option<PartitionValue> {
     })
 }
 
-fn partition(replicas: &[BrokerId], state: &PartitionValue, revision: i64) -> Partition {
+/// What the registry is to hold of a partition.
+pub fn value_of(partition: &Partition) -> PartitionValue {
+    let ids = |ids: &[BrokerId]| ids.iter().map(|id| id.0).collect();
+    PartitionValue {
+        leader: partition.leader.map_or(-1, |id| id.0),
+        leader_epoch: partition.leader_epoch,
+        leader_registration: partition.leader_registration,
+        isr: ids(&partition.isr),
+        elr: ids(&partition.elr),
+        last_known_leader: partition.last_known_leader.map(|id| id.0),
+        partition_epoch: partition.partition_epoch,
+    }
+}
+
+/// A partition with these replicas, as the registry holds it.
+pub fn partition(replicas: &[BrokerId], state: &PartitionValue, revision: i64) -> Partition {
     Partition {
         leader: (state.leader >= 0).then_some(BrokerId(state.leader)),
         leader_epoch: state.leader_epoch,

@@ -188,12 +188,15 @@ impl Partition {
         options: AppendOptions,
     ) -> Result<(Arc<TopicConfig>, LeaderEpoch), AppendFailure> {
         let state = self.state.lock();
-        state.check_leader(self.shared.node_id, NO_EPOCH)?;
-        if options.acks == Acks::All {
-            let asked = usize::try_from(state.config.min_insync_replicas).unwrap_or(0);
-            if state.role.isr.len() < asked.min(state.role.replicas.len()) {
+        state.check_leader(NO_EPOCH)?;
+        match options.acks {
+            Acks::All if !state.has_min_isr() => {
                 return Err(ErrorCode::NotEnoughReplicas.into());
             }
+            Acks::None | Acks::Leader if !state.may_append_alone(&self.shared) => {
+                return Err(ErrorCode::NotLeaderOrFollower.into());
+            }
+            _ => {}
         }
         Ok((Arc::clone(&state.config), state.role.leader_epoch))
     }
@@ -245,6 +248,7 @@ impl OpenPartition<'_> {
         options: AppendOptions,
     ) -> Result<Appended, AppendFailure> {
         let partition = self.partition;
+        partition.term_begins_at(self.log.log_end_offset());
         // Again: deletion and a change of leader may have come between the call and the lane.
         let (config, leader_epoch) = partition.check_may_append(options)?;
         let batch = match candidate {

@@ -10,7 +10,7 @@ use super::partition::Partition;
 use super::read::ReadRequest;
 use super::waiters::FetchBound;
 use crate::log::{LogError, LogSlice};
-use crate::types::{ErrorCode, NO_EPOCH, Offset};
+use crate::types::{ErrorCode, NO_EPOCH, NO_OFFSET, Offset};
 
 impl Partition {
     /// Reads whole batches from the one that holds `offset`, up to the end of the log, acknowledged or
@@ -27,6 +27,8 @@ impl Partition {
             at_least_one: true,
             current_leader_epoch: NO_EPOCH,
             last_fetched_epoch: NO_EPOCH,
+            replica: None,
+            replica_log_start: NO_OFFSET,
         };
         self.on_log(move |open| {
             let read = open.read(request)?;

@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
+use super::leader::FetchingReplica;
 use super::partition::Partition;
 use super::read::{PartitionRead, ReadRequest};
 use super::waiters::{FetchBound, Ticket};
 use crate::telemetry::Metrics;
-use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, Offset};
+use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, NO_OFFSET, Offset};
 
 /// One partition of a fetch.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct FetchTarget {
     pub current_leader_epoch: LeaderEpoch,
     /// −1: not checked.
     pub last_fetched_epoch: LeaderEpoch,
+    /// Where the log of a follower that asks starts.
+    pub replica_log_start: Offset,
 }
 
 /// Where a fetched partition is.
@@ -44,6 +47,8 @@ pub struct FetchLimits {
     pub bytes_min: usize,
     pub bytes_max: usize,
     pub bound: FetchBound,
+    /// Who asks, if it is a follower.
+    pub replica: Option<FetchingReplica>,
 }
 
 /// What was found in each target, in order.
@@ -88,7 +93,13 @@ pub async fn fetch(targets: &[FetchTarget], limits: FetchLimits) -> Fetched {
     for (target, outcome) in targets.iter().zip(&fetched) {
         if let FetchSource::Here(partition) = &target.source {
             match outcome {
-                Ok(read) if read.bytes > 0 => partition.metrics.bytes_out.add(read.bytes as u64),
+                Ok(read) if read.bytes > 0 => {
+                    let bytes = match limits.replica {
+                        Some(_) => &partition.metrics.replication_bytes_out,
+                        None => &partition.metrics.bytes_out,
+                    };
+                    bytes.add(read.bytes as u64);
+                }
                 Err(ErrorCode::UnknownServerError | ErrorCode::CorruptMessage) => {
                     partition.metrics.failed_fetch_requests.inc();
                 }
@@ -142,6 +153,8 @@ async fn read_all(targets: &[FetchTarget], limits: FetchLimits) -> Fetched {
             at_least_one,
             current_leader_epoch: target.current_leader_epoch,
             last_fetched_epoch: target.last_fetched_epoch,
+            replica: limits.replica,
+            replica_log_start: target.replica_log_start,
         };
         let read = match partition.read_now(request) {
             Some(read) => read,
@@ -251,6 +264,7 @@ impl FetchTarget {
             bytes_max,
             current_leader_epoch: NO_EPOCH,
             last_fetched_epoch: NO_EPOCH,
+            replica_log_start: NO_OFFSET,
         }
     }
 }

@@ -50,6 +50,8 @@ pub struct SessionPartition {
     pub current_leader_epoch: LeaderEpoch,
     pub last_fetched_epoch: LeaderEpoch,
     pub max_bytes: i32,
+    /// Where the log of a follower starts.
+    pub replica_log_start: Offset,
     /// What the client was told last; −1: nothing that it may rely on.
     high_watermark: Offset,
     log_start_offset: Offset,
@@ -65,6 +67,7 @@ impl SessionPartition {
             current_leader_epoch: asked.current_leader_epoch,
             last_fetched_epoch: asked.last_fetched_epoch,
             max_bytes: asked.max_bytes,
+            replica_log_start: asked.log_start_offset,
             high_watermark: NO_OFFSET,
             log_start_offset: NO_OFFSET,
         }
@@ -169,6 +172,7 @@ impl SessionPartitions {
                 known.current_leader_epoch = asked.current_leader_epoch;
                 known.last_fetched_epoch = asked.last_fetched_epoch;
                 known.max_bytes = asked.max_bytes;
+                known.replica_log_start = asked.log_start_offset;
             })
             .or_insert_with(|| SessionPartition::new(topic.clone(), asked));
     }

@@ -4,20 +4,29 @@ mod append;
 mod batches;
 mod fetch;
 mod fetch_session;
+mod isr;
+mod leader;
+mod parking;
 mod partition;
+mod publisher;
 mod read;
 mod replicas;
+mod role;
 mod sessions;
+mod shared;
 mod waiters;
 mod watermark;
 
 pub use append::{Acks, AppendFailure, AppendOptions, PendingAppend};
 pub use fetch::{FetchLimits, FetchSource, FetchTarget, Fetched, fetch};
 pub use fetch_session::{SessionPartition, SessionPartitions, SessionRequest, Told};
+pub use leader::FetchingReplica;
 pub use partition::Partition;
+pub use publisher::IsrPublisher;
 pub use read::{OffsetQuery, PartitionRead, ReadRequest};
 pub use replicas::Replicas;
 pub use sessions::{FetchSessions, SharedSession};
+pub use shared::ReplicasConfig;
 pub use waiters::FetchBound;
 
 // What the log tells, for those above who do not know it.

@@ -1,9 +1,11 @@
 //! Reading from a partition, and questions about its offsets.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 
+use super::leader::FetchingReplica;
 use super::partition::{OpenPartition, Partition};
 use super::waiters::FetchBound;
 use crate::log::{Log, LogRead, LogSlice, ProducerView, TimestampOffset};
@@ -36,6 +38,10 @@ pub struct ReadRequest {
     pub current_leader_epoch: LeaderEpoch,
     /// Epoch of the last record before `offset` as the asker has it; −1: not checked.
     pub last_fetched_epoch: LeaderEpoch,
+    /// `None`: a consumer asks.
+    pub replica: Option<FetchingReplica>,
+    /// Where the log of the replica starts.
+    pub replica_log_start: Offset,
 }
 
 /// What ListOffsets asks for.
@@ -84,6 +90,8 @@ impl Partition {
             at_least_one,
             current_leader_epoch: NO_EPOCH,
             last_fetched_epoch: NO_EPOCH,
+            replica: None,
+            replica_log_start: NO_OFFSET,
         };
         match self.read_now(request) {
             Some(read) => Box::pin(std::future::ready(read)),
@@ -93,7 +101,7 @@ impl Partition {
 
     /// The same, if it can be answered without touching the disk.
     pub(super) fn read_now(
-        &self,
+        self: &Arc<Self>,
         request: ReadRequest,
     ) -> Option<Result<PartitionRead, ErrorCode>> {
         let bounds = match self.bounds(request) {
@@ -114,6 +122,10 @@ impl Partition {
         if request.offset < start || request.offset > end {
             return Some(Err(ErrorCode::OffsetOutOfRange));
         }
+        let bounds = match self.count_fetch_of(request, bounds, log) {
+            Ok(bounds) => bounds,
+            Err(error) => return Some(Err(error)),
+        };
         let nothing_asked = request.bytes_max == 0 && !request.at_least_one;
         let at_the_end = request.offset >= bounds.readable_end;
         if at_the_end {
@@ -141,9 +153,27 @@ impl Partition {
         self.on_log(move |open| open.read(request))
     }
 
+    /// A follower's fetch counts before it is answered, so that it hears of the high watermark that it
+    /// has moved itself.
+    fn count_fetch_of(
+        self: &Arc<Self>,
+        request: ReadRequest,
+        bounds: Bounds,
+        log: &Log,
+    ) -> Result<Bounds, ErrorCode> {
+        if request.replica.is_none() {
+            return Ok(bounds);
+        }
+        self.follower_fetched(&request, log)?;
+        self.bounds(request)
+    }
+
     fn bounds(&self, request: ReadRequest) -> Result<Bounds, ErrorCode> {
+        if let Some(replica) = request.replica {
+            self.check_replica(replica.id, request.current_leader_epoch)?;
+        }
         let state = self.state.lock();
-        state.check_leader(self.shared.node_id, request.current_leader_epoch)?;
+        state.check_leader(request.current_leader_epoch)?;
         Ok(Bounds {
             high_watermark: state.high_watermark,
             readable_end: state.bound(request.bound),
@@ -183,37 +213,47 @@ impl Partition {
         if self.opened_log().is_some()
             && let OffsetQuery::Latest(latest) = query
         {
-            return Box::pin(std::future::ready(Ok(self.latest(latest))));
+            return Box::pin(std::future::ready(self.latest(latest)));
         }
         self.on_log(move |open| open.offset_for(query, bound))
     }
 
-    fn latest(&self, bound: FetchBound) -> TimestampOffset {
+    fn latest(&self, bound: FetchBound) -> Result<TimestampOffset, ErrorCode> {
         let state = self.state.lock();
-        TimestampOffset {
+        state.check_offsets_known(bound)?;
+        Ok(TimestampOffset {
             timestamp: NO_TIMESTAMP,
             offset: state.bound(bound),
             leader_epoch: state.role.leader_epoch,
-        }
+        })
     }
 
     /// Answers OffsetForLeaderEpoch: the largest epoch up to `epoch` and where it ends, or (−1, −1).
+    /// `bound` is what the asker may see.
     pub fn end_offset_for_epoch(
         self: &Arc<Self>,
         epoch: LeaderEpoch,
         current_leader_epoch: LeaderEpoch,
+        bound: FetchBound,
     ) -> BoxFuture<'static, Result<(LeaderEpoch, Offset), ErrorCode>> {
-        if let Err(error) = self.check_leader(current_leader_epoch) {
+        let checked = {
+            let state = self.state.lock();
+            let led = state.check_leader(current_leader_epoch);
+            led.and_then(|()| state.check_offsets_known(bound))
+        };
+        if let Err(error) = checked {
             return Box::pin(std::future::ready(Err(error)));
         }
         self.on_log(move |open| Ok(end_of_epoch(open.log, open.partition.leader_epoch(), epoch)))
     }
 
-    /// Moves the log start to `offset` (−1: the high watermark), durably; answers the new log start.
-    /// OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION where the topic is only compacted.
+    /// Moves the log start to `offset` (−1: the high watermark), durably; answers where the logs of all
+    /// live replicas start, once that is there too. OFFSET_OUT_OF_RANGE beyond the high watermark,
+    /// POLICY_VIOLATION where the topic is only compacted, REQUEST_TIMED_OUT.
     pub fn delete_records(
         self: &Arc<Self>,
         offset: Offset,
+        deadline: Instant,
     ) -> BoxFuture<'static, Result<Offset, ErrorCode>> {
         if let Err(error) = self.check_leader(NO_EPOCH) {
             return Box::pin(std::future::ready(Err(error)));
@@ -227,8 +267,9 @@ impl Partition {
             if let Some(settled) = settled {
                 let _ = settled.await; // what did not become visible is not deleted
             }
-            let deleted = partition.on_log(move |open| open.delete_records(offset));
-            deleted.await
+            let to = partition.on_log(move |open| open.delete_records(offset));
+            let to = to.await?;
+            partition.low_watermark_reaches(to, deadline).await
         })
     }
 
@@ -254,6 +295,7 @@ impl OpenPartition<'_> {
         if request.offset < start || request.offset > self.log.log_end_offset() {
             return Err(ErrorCode::OffsetOutOfRange);
         }
+        let bounds = self.partition.count_fetch_of(request, bounds, self.log)?;
         let nothing_asked = request.bytes_max == 0 && !request.at_least_one;
         let read = if request.offset >= bounds.readable_end || nothing_asked {
             nothing()
@@ -269,6 +311,7 @@ impl OpenPartition<'_> {
         Ok(partition_read(read, bounds, start))
     }
 
+    /// Returns where the log was to start.
     fn delete_records(&self, offset: Offset) -> Result<Offset, ErrorCode> {
         let high_watermark = self.partition.high_watermark();
         let to = if offset == -1 { high_watermark } else { offset };
@@ -276,10 +319,11 @@ impl OpenPartition<'_> {
             return Err(ErrorCode::OffsetOutOfRange);
         }
         if to <= self.log.log_start_offset() {
-            return Ok(self.log.log_start_offset());
+            return Ok(to);
         }
         let moved = self.log.advance_log_start_offset(to);
-        moved.map_err(|error| self.partition.storage_error("delete records", &error))
+        moved.map_err(|error| self.partition.storage_error("delete records", &error))?;
+        Ok(to)
     }
 
     fn offset_for(
@@ -287,9 +331,12 @@ impl OpenPartition<'_> {
         query: OffsetQuery,
         bound: FetchBound,
     ) -> Result<TimestampOffset, ErrorCode> {
-        let end = self.partition.state.lock().bound(bound);
+        let (end, known) = {
+            let state = self.partition.state.lock();
+            (state.bound(bound), state.check_offsets_known(bound))
+        };
         let found = match query {
-            OffsetQuery::Latest(latest) => return Ok(self.partition.latest(latest)),
+            OffsetQuery::Latest(latest) => return self.partition.latest(latest),
             OffsetQuery::Earliest => {
                 let offset = self.log.log_start_offset();
                 let epoch = self.log.epoch_for_offset(offset);
@@ -308,9 +355,10 @@ impl OpenPartition<'_> {
             self.partition
                 .storage_error("search the log by time", &error)
         })?;
-        Ok(found
-            .filter(|found| found.offset < end)
-            .unwrap_or(NO_SUCH_OFFSET))
+        match found.filter(|found| found.offset < end) {
+            Some(found) => Ok(found),
+            None => known.map(|()| NO_SUCH_OFFSET),
+        }
     }
 }
 

@@ -11,13 +11,14 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::FetchSessions;
-use super::partition::{Partition, Shared, lane};
+use super::partition::{Partition, lane};
+use super::shared::{ReplicasConfig, Shared};
 use crate::config::TopicConfig;
 use crate::log::{FlushListener, LogDirDescription, LogDirState, LogManager, PartitionOnDisk};
-use crate::metadata::{Image, ImageListener, Topic};
+use crate::metadata::{Image, ImageListener, Partition as Role, Topic};
 use crate::telemetry::Metrics;
-use crate::time::Clock;
-use crate::types::{BrokerId, ErrorCode, Offset, PartitionId, TopicId, TopicName, TopicPartition};
+use crate::time::{Clock, LeaseDeadline};
+use crate::types::{ErrorCode, Offset, PartitionId, TopicId, TopicName, TopicPartition};
 
 /// Where Apache Kafka keeps what we keep in the registry; never ours to touch.
 const KAFKA_METADATA_TOPIC: &str = "__cluster_metadata";
@@ -43,6 +44,9 @@ struct Topics {
     by_id: HashMap<TopicId, Arc<HostedTopic>>,
 }
 
+/// A partition and what it is to be here.
+type Told = (Arc<Partition>, Arc<Role>);
+
 /// A topic with its partitions by index; `None` where this broker has no replica.
 #[derive(Debug)]
 struct HostedTopic {
@@ -66,18 +70,17 @@ impl Replicas {
     /// Knows no partition until it hears of an image: add it to the metadata cache as a listener, and
     /// [`Self::flush_listener`] to the log manager.
     pub fn new(
-        node_id: BrokerId,
-        fetch_session_slots: usize,
+        config: ReplicasConfig,
         logs: Arc<LogManager>,
         metrics: Arc<Metrics>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let shared = Shared::new(node_id, logs, metrics, clock, None);
-        Self::over(shared, fetch_session_slots)
+        Self::over(Shared::new(config, logs, metrics, clock, None))
     }
 
-    pub(super) fn over(shared: Shared, fetch_session_slots: usize) -> Self {
+    pub(super) fn over(shared: Shared) -> Self {
         let metrics = Arc::clone(&shared.metrics);
+        let fetch_session_slots = shared.config.fetch_session_slots;
         Self {
             shared: Arc::new(shared),
             topics: RwLock::default(),
@@ -90,6 +93,15 @@ impl Replicas {
     /// What the log manager tells of flushes and failed directories.
     pub fn flush_listener(self: &Arc<Self>) -> Arc<dyn FlushListener> {
         Arc::new(Flushes(Arc::downgrade(self)))
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// To be kept by whoever keeps this broker's lease alive.
+    pub fn lease(&self) -> &Arc<LeaseDeadline> {
+        &self.shared.lease
     }
 
     pub fn fetch_sessions(&self) -> &FetchSessions {
@@ -339,8 +351,10 @@ impl Replicas {
         self.shared.logs.checkpoint_high_watermarks(&offsets);
     }
 
-    fn host(&self, topic: &Topic, before: Option<&HostedTopic>) -> HostedTopic {
-        let node_id = self.shared.node_id;
+    /// The topic's partitions here, and the roles that they are to be told of.
+    fn host(&self, topic: &Topic, before: Option<&HostedTopic>) -> (HostedTopic, Vec<Told>) {
+        let mut roles = Vec::new();
+        let node_id = self.shared.node_id();
         let metrics = self.shared.metrics.topic(&topic.name);
         let partitions = topic.partitions.iter().enumerate().map(|(index, role)| {
             if !role.replicas.contains(&node_id) {
@@ -350,23 +364,26 @@ impl Replicas {
                 .and_then(|before| before.partitions.get(index))
                 .and_then(Option::as_ref);
             if let Some(partition) = known {
-                partition.set_role(Arc::clone(role), Arc::clone(&topic.config));
+                roles.push((Arc::clone(partition), Arc::clone(role)));
                 return Some(Arc::clone(partition));
             }
             let index = PartitionId::try_from(index).ok()?;
-            Some(Arc::new(Partition::new(
+            let partition = Arc::new(Partition::new(
                 TopicPartition::new(Arc::clone(&topic.name), index),
                 topic.id,
                 Arc::clone(&self.shared),
                 Arc::clone(&metrics),
                 Arc::clone(&topic.config),
                 Arc::clone(role),
-            )))
+            ));
+            roles.push((Arc::clone(&partition), Arc::clone(role)));
+            Some(partition)
         });
-        HostedTopic {
+        let hosted = HostedTopic {
             id: topic.id,
             partitions: partitions.collect(),
-        }
+        };
+        (hosted, roles)
     }
 
     /// Those who wait hear of it, and the log is deleted behind whatever is on its lane.
@@ -388,9 +405,11 @@ impl Replicas {
 
 impl ImageListener for Replicas {
     fn image_changed(&self, old: &Image, new: &Arc<Image>) {
+        let registered_anew = self.shared.see_brokers(new);
         // Partitions of the old topics that no longer are; the map is changed first, so that nobody
         // finds a partition that is on its way out.
         let mut removed = Vec::new();
+        let mut told = Vec::new();
         {
             let mut topics = self.topics.write();
             for (name, topic) in &old.topics {
@@ -410,7 +429,9 @@ impl ImageListener for Replicas {
                     continue;
                 }
                 let before = topics.by_name.remove(name);
-                let hosted = Arc::new(self.host(topic, before.as_deref()));
+                let (hosted, roles) = self.host(topic, before.as_deref());
+                let hosted = Arc::new(hosted);
+                told.push((Arc::clone(&topic.config), roles));
                 if let Some(before) = before {
                     let kept = |index| matches!(hosted.partitions.get(index), Some(Some(_)));
                     let gone = before.partitions.iter().enumerate();
@@ -420,6 +441,16 @@ impl ImageListener for Replicas {
                 }
                 topics.by_id.insert(topic.id, Arc::clone(&hosted));
                 topics.by_name.insert(Arc::clone(name), hosted);
+            }
+        }
+        for (config, roles) in told {
+            for (partition, role) in roles {
+                partition.set_role(role, Arc::clone(&config));
+            }
+        }
+        if registered_anew {
+            for partition in self.partitions() {
+                partition.reconsider_role();
             }
         }
         for partition in &removed {

@@ -80,7 +80,7 @@ impl FetchSessions {
     /// Keeps what a full request fetched as a session; returns its id, or 0 if there is no room.
     pub fn create(
         &self,
-        uses_topic_ids: bool,
+        (uses_topic_ids, of_follower): (bool, bool),
         partitions: SessionPartitions,
         told: impl IntoIterator<Item = (u64, Told)>,
         now: Instant,
@@ -88,7 +88,7 @@ impl FetchSessions {
         let mut cache = self.cache.lock();
         let size = partitions.len();
         let before = cache.len();
-        if !cache.make_room(false, size, now) {
+        if !cache.make_room(of_follower, size, now) {
             return 0;
         }
         if cache.len() < before {
@@ -101,7 +101,7 @@ impl FetchSessions {
             }
         };
         let session = FetchSession::new(id, uses_topic_ids, partitions, told);
-        cache.insert(id, false, size, now, Arc::new(Mutex::new(session)));
+        cache.insert(id, of_follower, size, now, Arc::new(Mutex::new(session)));
         self.show(&cache);
         id
     }

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use super::partition::Shared;
+use super::shared::Shared;
 use super::{
     Acks, AppendFailure, AppendOptions, FetchBound, FetchLimits, FetchSource, FetchTarget,
-    LogSlice, OffsetQuery, Partition, PartitionRead, Replicas, fetch,
+    LogSlice, OffsetQuery, Partition, PartitionRead, Replicas, ReplicasConfig, fetch,
 };
 use crate::config::{CleanupPolicy, TopicConfig};
 use crate::log::gated_disk::{Gate, GatedDisk};
@@ -21,6 +21,8 @@ use crate::record::BatchBuilder;
 use crate::telemetry::Metrics;
 use crate::time::{Clock, SystemClock};
 use crate::types::{BrokerId, ErrorCode, NO_EPOCH, Offset, TopicId, TopicPartition};
+
+mod leading;
 
 const ME: BrokerId = BrokerId(1);
 
@@ -71,8 +73,9 @@ impl Fixture {
         let disk = Arc::new(GatedDisk(Arc::clone(&gate)));
         let logs = LogManager::open_on(config, Arc::clone(&clock), disk).unwrap();
         let metrics = Arc::new(Metrics::new());
-        let shared = Shared::new(ME, Arc::clone(&logs), metrics, clock, executor);
-        let replicas = Arc::new(Replicas::over(shared, 10));
+        let config = ReplicasConfig::new(ME);
+        let shared = Shared::new(config, Arc::clone(&logs), metrics, clock, executor);
+        let replicas = Arc::new(Replicas::over(shared));
         logs.set_flush_listener(replicas.flush_listener());
         Self {
             replicas,
@@ -174,6 +177,7 @@ fn limits(wait: Duration, bytes_min: usize) -> FetchLimits {
         bytes_min,
         bytes_max: 1 << 20,
         bound: FetchBound::HighWatermark,
+        replica: None,
     }
 }
 
@@ -274,7 +278,7 @@ async fn records_that_nobody_waits_for_are_synced_for_whoever_asks() {
 
     let deleted = topic("deleted", 3);
     produce(&deleted, &["a"], Acks::Leader).await;
-    assert_eq!(promptly(deleted.delete_records(-1)).await, Ok(1));
+    assert_eq!(promptly(deleted.delete_records(-1, later())).await, Ok(1));
 
     let acknowledged = topic("acknowledged", 4);
     produce(&acknowledged, &["a"], Acks::Leader).await;
@@ -612,10 +616,10 @@ async fn offsets_are_listed() {
         (1, now - 10, 0)
     );
     assert_eq!(ask(OffsetQuery::Timestamp(now)).await, (-1, -1, -1));
-    let ends = |epoch| partition.end_offset_for_epoch(epoch, NO_EPOCH);
+    let ends = |epoch| partition.end_offset_for_epoch(epoch, NO_EPOCH, bound);
     assert_eq!(ends(0).await, Ok((0, 4)));
     assert_eq!(ends(1).await, Ok((-1, -1)));
-    let wrong = partition.end_offset_for_epoch(0, 7).await;
+    let wrong = partition.end_offset_for_epoch(0, 7, bound).await;
     assert_eq!(wrong, Err(ErrorCode::UnknownLeaderEpoch));
 
     fixture.put_topic("t", 1, TopicConfig::default(), 5);
@@ -635,19 +639,19 @@ async fn records_are_deleted_up_to_the_high_watermark() {
     for value in ["a", "b", "c"] {
         produce(&partition, &[value], Acks::All).await;
     }
-    assert_eq!(partition.delete_records(2).await, Ok(2));
-    assert_eq!(partition.delete_records(1).await, Ok(2));
+    assert_eq!(partition.delete_records(2, later()).await, Ok(2));
+    assert_eq!(partition.delete_records(1, later()).await, Ok(2));
     assert_eq!(
-        partition.delete_records(4).await,
+        partition.delete_records(4, later()).await,
         Err(ErrorCode::OffsetOutOfRange)
     );
     assert_eq!(
-        partition.delete_records(-2).await,
+        partition.delete_records(-2, later()).await,
         Err(ErrorCode::OffsetOutOfRange)
     );
     let read = partition.read(1, 1, FetchBound::HighWatermark, true);
     assert_eq!(read.await.unwrap_err(), ErrorCode::OffsetOutOfRange);
-    assert_eq!(partition.delete_records(-1).await, Ok(3));
+    assert_eq!(partition.delete_records(-1, later()).await, Ok(3));
     assert_eq!(produce(&partition, &["d"], Acks::All).await, 3);
 
     let compacted = TopicConfig {
@@ -659,7 +663,7 @@ async fn records_are_deleted_up_to_the_high_watermark() {
     };
     let partition = fixture.create("compacted", 2, compacted);
     assert_eq!(
-        partition.delete_records(0).await,
+        partition.delete_records(0, later()).await,
         Err(ErrorCode::PolicyViolation)
     );
 }
@@ -709,7 +713,7 @@ async fn a_fetch_that_waits_below_the_log_start_hears_of_it() {
         while partition.state.lock().waiters.is_empty() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(partition.delete_records(-1).await, Ok(1));
+        assert_eq!(partition.delete_records(-1, later()).await, Ok(1));
     };
     let start = SystemClock.now();
     let (found, ()) = tokio::join!(waiting, deleting);

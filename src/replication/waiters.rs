@@ -14,6 +14,8 @@ pub enum FetchBound {
     LogEnd,
     HighWatermark,
     LastStable,
+    /// The log start of all replicas: who deletes records waits for it, and nobody reads up to it.
+    LowWatermark,
 }
 
 /// Names one waiter; unique in its partition.
@@ -34,6 +36,11 @@ impl<T> Waiters<T> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.by_bound.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.by_bound.len()
     }
 
     /// Parks until `bound` has reached `offset`.
