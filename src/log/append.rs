@@ -76,6 +76,7 @@ impl Log {
             file,
             &config,
         );
+        writer.cached = true;
         self.directory.cache.add(
             self.files.id,
             (base_offset, last_offset),
@@ -126,7 +127,7 @@ impl Log {
     }
 
     /// The segment that takes the batch: the active one, or a new one.
-    fn segment_for(
+    pub(super) fn segment_for(
         &self,
         writer: &mut MutexGuard<'_, Writer>,
         header: &BatchHeader,
@@ -140,7 +141,8 @@ impl Log {
             return Ok(self.add_segment(header.base_offset, now_ms));
         };
         active.ensure_loaded(&self.files, self.index_interval())?;
-        if should_roll(self.files.id, &active, header, bytes as u64, config, now_ms) {
+        let rolling = Rolling::of(self.files.id, &active, config, now_ms);
+        if rolling.is_due(header, bytes as u64) {
             self.finish_segment(writer, &active, header.base_offset)?;
             return Ok(self.add_segment(header.base_offset, now_ms));
         }
@@ -153,7 +155,7 @@ impl Log {
         segment
     }
 
-    fn make_directory(&self, writer: &mut Writer) -> Result<(), LogError> {
+    pub(super) fn make_directory(&self, writer: &mut Writer) -> Result<(), LogError> {
         if writer.on_disk {
             return Ok(());
         }
@@ -193,7 +195,7 @@ impl Log {
         Ok(())
     }
 
-    fn write(
+    pub(super) fn write(
         &self,
         segment: &Segment,
         position: u64,
@@ -241,7 +243,7 @@ impl Log {
     }
 
     /// Makes a written batch visible.
-    fn publish(
+    pub(super) fn publish(
         &self,
         writer: &mut Writer,
         segment: &Segment,
@@ -302,36 +304,74 @@ fn append_time(max_timestamp: TimestampMs, config: &TopicConfig) -> TimestampMs 
     }
 }
 
-/// Kafka's `LogSegment.shouldRoll`; `log` is the number of the log, for the jitter.
-fn should_roll(
+/// Kafka's `LogSegment.shouldRoll`: what of a segment decides whether it takes another batch.
+#[derive(Debug)]
+pub(super) struct Rolling<'a> {
+    /// Number of the log, for the jitter.
     log: u64,
-    segment: &Segment,
-    header: &BatchHeader,
+    base_offset: Offset,
     bytes: u64,
-    config: &TopicConfig,
+    offset_entries: usize,
+    time_entries: usize,
+    first_timestamp: Option<TimestampMs>,
+    created_ms: TimestampMs,
+    config: &'a TopicConfig,
     now_ms: TimestampMs,
-) -> bool {
-    let size = segment.bytes();
-    if size == 0 {
-        return false;
+}
+
+impl<'a> Rolling<'a> {
+    pub(super) fn of(
+        log: u64,
+        segment: &Segment,
+        config: &'a TopicConfig,
+        now_ms: TimestampMs,
+    ) -> Self {
+        let index = segment.index.lock();
+        Self {
+            log,
+            base_offset: segment.base_offset,
+            bytes: segment.bytes(),
+            offset_entries: index.offset_count() as usize,
+            time_entries: index.time_count() as usize,
+            first_timestamp: index.first_timestamp,
+            created_ms: segment.created_ms,
+            config,
+            now_ms,
+        }
     }
-    let segment_bytes = u64::try_from(config.segment_bytes).unwrap_or(0);
-    if size + bytes > segment_bytes || size + bytes > i32::MAX.unsigned_abs().into() {
-        return true;
+
+    /// A batch that is about to be appended, with as many index entries as it can need.
+    pub(super) fn add(&mut self, header: &BatchHeader, bytes: u64) {
+        self.bytes += bytes;
+        self.offset_entries += 1;
+        self.time_entries += 1;
+        self.first_timestamp.get_or_insert(header.max_timestamp);
     }
-    if index::relative(segment.base_offset, header.last_offset()).is_none() {
-        return true;
+
+    pub(super) fn is_due(&self, header: &BatchHeader, bytes: u64) -> bool {
+        if self.bytes == 0 {
+            return false;
+        }
+        let config = self.config;
+        let total = self.bytes + bytes;
+        let segment_bytes = u64::try_from(config.segment_bytes).unwrap_or(0);
+        if total > segment_bytes || total > i32::MAX.unsigned_abs().into() {
+            return true;
+        }
+        if index::relative(self.base_offset, header.last_offset()).is_none() {
+            return true;
+        }
+        let index_bytes = usize::try_from(config.segment_index_bytes).unwrap_or(0);
+        if self.offset_entries >= index_bytes / index::OFFSET_ENTRY_BYTES
+            || self.time_entries >= (index_bytes / index::TIME_ENTRY_BYTES).saturating_sub(1)
+        {
+            return true;
+        }
+        let waited = match self.first_timestamp {
+            Some(first) if first >= 0 => header.max_timestamp.saturating_sub(first),
+            _ => self.now_ms.saturating_sub(self.created_ms),
+        };
+        let jitter = roll_jitter(self.log, self.base_offset, config);
+        waited > segment_age_max(config).saturating_sub(jitter)
     }
-    let index = segment.index.lock();
-    let index_bytes = usize::try_from(config.segment_index_bytes).unwrap_or(0);
-    if index.offset_count() as usize >= index_bytes / index::OFFSET_ENTRY_BYTES
-        || index.time_count() as usize >= (index_bytes / index::TIME_ENTRY_BYTES).saturating_sub(1)
-    {
-        return true;
-    }
-    let waited = match index.first_timestamp {
-        Some(first) if first >= 0 => header.max_timestamp.saturating_sub(first),
-        _ => now_ms.saturating_sub(segment.created_ms),
-    };
-    waited > segment_age_max(config).saturating_sub(roll_jitter(log, segment.base_offset, config))
 }

@@ -216,7 +216,7 @@ impl Log {
     }
 
     /// An empty segment at the log's end, with its file: the log's end outlives its records.
-    fn begin_empty_segment(
+    pub(super) fn begin_empty_segment(
         &self,
         writer: &mut MutexGuard<'_, Writer>,
         now_ms: TimestampMs,
@@ -237,6 +237,8 @@ impl Log {
         let mut dropped = {
             let _writer = self.writer.lock();
             self.check_usable()?;
+            // The log may have been cut since that was decided.
+            let to = to.min(self.log_end_offset());
             self.log_start.fetch_max(to, Ordering::AcqRel);
             let (dropped, epochs) = {
                 let mut view = self.view.lock();

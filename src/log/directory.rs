@@ -366,6 +366,10 @@ impl Directory {
         let mut changed = false;
         for log in self.logs() {
             let partition = log.topic_partition();
+            let Some(_truncating) = log.truncating.try_lock() else {
+                self.high_watermarks_move(); // next time
+                continue;
+            };
             if let Some(offset) = self.high_watermark(&log) {
                 let mut known = self.high_watermarks.lock();
                 changed |= known.insert(partition.clone(), offset) != Some(offset);
@@ -525,13 +529,62 @@ impl Directory {
     }
 
     pub(super) fn write_recovery_points(&self, durable: bool) {
-        let points = self.recovery_points.lock().clone();
+        // Under the lock: what is lowered stays lowered on disk.
+        let points = self.recovery_points.lock();
         self.write_offsets(names::RECOVERY_POINT_CHECKPOINT, &points, durable);
     }
 
     pub(super) fn write_high_watermarks(&self, durable: bool) {
-        let offsets = self.high_watermarks.lock().clone();
+        let offsets = self.high_watermarks.lock();
         self.write_offsets(names::REPLICATION_CHECKPOINT, &offsets, durable);
+    }
+
+    /// Sees to it, durably, that the checkpoints promise no more of a log that is about to be cut.
+    pub(super) fn lower_promises(
+        &self,
+        partition: &TopicPartition,
+        recovery_point_max: Offset,
+        high_watermark_max: Offset,
+    ) -> Result<(), LogError> {
+        for (name, offsets, max) in [
+            (
+                names::RECOVERY_POINT_CHECKPOINT,
+                &self.recovery_points,
+                recovery_point_max,
+            ),
+            (
+                names::REPLICATION_CHECKPOINT,
+                &self.high_watermarks,
+                high_watermark_max,
+            ),
+        ] {
+            let mut offsets = offsets.lock();
+            let Some(offset) = offsets.get_mut(partition).filter(|offset| **offset > max) else {
+                continue;
+            };
+            *offset = max;
+            self.store_offsets(name, &offsets)?;
+        }
+        Ok(())
+    }
+
+    /// Stores where a log begins that begins anew: earlier or later than before.
+    pub(super) fn store_new_log_start(
+        &self,
+        partition: &TopicPartition,
+        log_start: Offset,
+    ) -> Result<(), LogError> {
+        let mut starts = self.log_starts.lock();
+        if starts.insert(partition.clone(), log_start) == Some(log_start) {
+            return Ok(());
+        }
+        self.store_offsets(names::LOG_START_CHECKPOINT, &starts)
+    }
+
+    fn store_offsets(&self, name: &str, offsets: &Offsets) -> Result<(), LogError> {
+        let text = checkpoint::offsets_to_text(offsets);
+        replace_file(&*self.disk, &self.path.join(name), text.as_bytes(), true)
+            .map_err(|error| self.failed_write("store a checkpoint", error))
     }
 
     fn write_offsets(&self, name: &str, offsets: &Offsets, durable: bool) {

@@ -81,6 +81,13 @@ impl SyncState {
         self.finished.push(base_offset);
     }
 
+    /// Segments from `first_gone` on are gone, and the log ends at `end`.
+    pub(super) fn truncated(&mut self, first_gone: Offset, end: Offset) {
+        self.segments.retain(|(base, _)| *base < first_gone);
+        self.finished.retain(|base| *base < first_gone);
+        self.end = end;
+    }
+
     /// True if a finished segment's indexes may not be on disk yet.
     pub(super) fn has_finished(&self) -> bool {
         self.finishing || !self.finished.is_empty()

@@ -142,12 +142,8 @@ pub(super) fn move_recovery_points(directory: &Directory, bytes_min: u64) {
     let mut moved = false;
     for log in directory.logs() {
         match log.move_recovery_point(bytes_min) {
-            Ok(Some(point)) => {
-                let partition = log.topic_partition().clone();
-                directory.recovery_points.lock().insert(partition, point);
-                moved = true;
-            }
-            Ok(None) => {}
+            Ok(true) => moved = true,
+            Ok(false) => {}
             Err(error) => {
                 tracing::warn!(partition = %log.topic_partition(), %error, "move the recovery point");
             }
@@ -159,17 +155,18 @@ pub(super) fn move_recovery_points(directory: &Directory, bytes_min: u64) {
 }
 
 impl Log {
-    /// Makes the indexes of the active segment durable and returns the new recovery point, if at least
+    /// Makes the indexes of the active segment durable and notes the new recovery point, if at least
     /// `bytes_min` were appended since the last. Also lets go of memory that a log at rest needs not.
-    fn move_recovery_point(
-        &self,
-        bytes_min: u64,
-    ) -> Result<Option<crate::types::Offset>, super::LogError> {
+    fn move_recovery_point(&self, bytes_min: u64) -> Result<bool, super::LogError> {
+        // Who cuts the log takes back what is noted here.
+        let Some(_truncating) = self.truncating.try_lock() else {
+            return Ok(false);
+        };
         let Some(mut writer) = self.writer.try_lock() else {
-            return Ok(None); // busy: the next round will do
+            return Ok(false); // busy: the next round will do
         };
         let Some(active) = self.view.lock().segments.last().map(Arc::clone) else {
-            return Ok(None);
+            return Ok(false);
         };
         let idle = !std::mem::take(&mut writer.appended_since_tick);
         if idle {
@@ -178,7 +175,7 @@ impl Log {
         }
         // Not before the indexes of the segments before are on disk: they are believed below the point.
         if writer.bytes_since_recovery_point < bytes_min || self.sync.lock().has_finished() {
-            return Ok(None);
+            return Ok(false);
         }
         let point = self.flushed_offset();
         active.write_index(&self.files, 0)?;
@@ -187,7 +184,10 @@ impl Log {
         self.sync_indexes(active.base_offset)?;
         self.recovery_point
             .fetch_max(point, std::sync::atomic::Ordering::AcqRel);
-        Ok(Some(point))
+        let partition = self.topic_partition().clone();
+        let mut points = self.directory.recovery_points.lock();
+        points.insert(partition, point);
+        Ok(true)
     }
 
     fn sync_indexes(&self, base_offset: crate::types::Offset) -> Result<(), super::LogError> {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -144,8 +144,8 @@ pub struct ProducerView {
 /// One partition's log. All methods are synchronous and may block on the disk unless said otherwise;
 /// `log_start_offset <= flushed_offset <= log_end_offset` always.
 ///
-/// Locks, in this order where more than one is held: `flushing`, `writer`, `producers`, then `view` or
-/// `sync`. Only the first three are held during I/O; readers take only `view`.
+/// Locks, in this order where more than one is held: `truncating`, `flushing`, `writer`, `producers`, then
+/// `view` or `sync`. Only those before `view` are held during I/O; readers take only `view`.
 #[derive(Debug)]
 pub struct Log {
     pub(super) me: Weak<Log>,
@@ -168,6 +168,10 @@ pub struct Log {
     pub(super) sync: Mutex<SyncState>,
     /// Held by the one who syncs.
     pub(super) flushing: Mutex<()>,
+    /// Held by the one who cuts the log, and by whoever makes a promise durable that a cut takes back.
+    pub(super) truncating: Mutex<()>,
+    /// How often the log was cut.
+    pub(super) truncations: AtomicU64,
     /// In the flusher's queue.
     pub(super) dirty: AtomicBool,
     /// The time of a flush by `flush.ms` is set.
@@ -202,6 +206,8 @@ pub(super) struct Writer {
     pub appended: bool,
     /// Opened by looking at the files: their indexes may have been made anew.
     pub looked_at: bool,
+    /// Something of it may be in the tail cache.
+    pub cached: bool,
     /// The log's first epoch is not in its file yet.
     pub epochs_to_write: bool,
 }
@@ -251,6 +257,8 @@ impl Log {
             producers: Mutex::new(None),
             sync: Mutex::new(SyncState::default()),
             flushing: Mutex::new(()),
+            truncating: Mutex::new(()),
+            truncations: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
             timed: AtomicBool::new(false),
             deleted: AtomicBool::new(false),

@@ -10,6 +10,7 @@
 //! readers see only what is published.
 
 mod append;
+mod append_replica;
 mod checked;
 mod checkpoint;
 mod claim;
@@ -44,6 +45,7 @@ mod segment_read;
 mod survey;
 mod tail_cache;
 mod tasks;
+mod truncate;
 mod walk;
 
 pub use claim::ClaimedDirectory;

@@ -57,7 +57,7 @@ impl Log {
     }
 
     /// The newest snapshot and the batches behind it; without a snapshot all batches.
-    fn load_producers(&self, end: Offset) -> Result<ProducerState, LogError> {
+    pub(super) fn load_producers(&self, end: Offset) -> Result<ProducerState, LogError> {
         let segments = self.view.lock().segments.clone();
         let Some(first) = segments.first() else {
             return Ok(ProducerState::default());
@@ -140,7 +140,7 @@ impl Log {
     }
 
     /// Offsets of the snapshots on disk, ascending.
-    fn snapshots(&self) -> Result<Vec<Offset>, LogError> {
+    pub(super) fn snapshots(&self) -> Result<Vec<Offset>, LogError> {
         let mut offsets: Vec<Offset> = self
             .files
             .disk

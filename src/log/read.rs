@@ -49,6 +49,23 @@ impl Log {
         bound: Offset,
         at_least_one: bool,
     ) -> Result<LogRead, LogError> {
+        loop {
+            let truncations = self.truncations.load(Ordering::Acquire);
+            match self.read_once(offset, bytes_max, bound, at_least_one) {
+                // What it looked at was cut off meanwhile.
+                Err(_) if self.truncations.load(Ordering::Acquire) != truncations => {}
+                read => return read,
+            }
+        }
+    }
+
+    fn read_once(
+        &self,
+        offset: Offset,
+        bytes_max: usize,
+        bound: Offset,
+        at_least_one: bool,
+    ) -> Result<LogRead, LogError> {
         self.check_usable()?;
         let end = self.log_end_offset();
         self.check_range(offset, end)?;
@@ -311,10 +328,12 @@ impl Log {
     ) -> Result<T, LogError> {
         loop {
             let start = self.log_start_offset();
+            let truncations = self.truncations.load(Ordering::Acquire);
             match f() {
                 Err(LogError::Io(error))
                     if error.kind() == io::ErrorKind::NotFound
-                        && self.log_start_offset() > start => {}
+                        && (self.log_start_offset() > start
+                            || self.truncations.load(Ordering::Acquire) > truncations) => {}
                 result => return result,
             }
         }

@@ -97,9 +97,18 @@ impl LogFiles {
     /// Renames a segment's files to `….deleted` and returns their new names. Those who read one go on
     /// reading.
     pub(crate) fn put_segment_aside(&self, base_offset: Offset) -> io::Result<Vec<PathBuf>> {
+        self.put_aside(base_offset, |_| true)
+    }
+
+    /// The same with some of the files.
+    pub(crate) fn put_aside(
+        &self,
+        base_offset: Offset,
+        goes: impl Fn(FileKind) -> bool,
+    ) -> io::Result<Vec<PathBuf>> {
         let mut put_aside = Vec::new();
         // The records last: what is there without them is of no segment.
-        for kind in FileKind::ALL.into_iter().rev() {
+        for kind in FileKind::ALL.into_iter().rev().filter(|kind| goes(*kind)) {
             let from = self.path_of(base_offset, kind);
             let to = with_suffix(&from, names::DELETED_FILE_SUFFIX);
             match self.disk.rename(&from, &to) {
@@ -139,6 +148,8 @@ pub(crate) struct Segment {
     writing_index: Mutex<()>,
     /// Held by the one who looks at the whole segment.
     pub(super) surveying: Mutex<()>,
+    /// Its file is being cut or has another name: what is missing in it is no damage.
+    pub(super) abandoned: AtomicBool,
 }
 
 /// What is known of the batches on disk. What this process wrote it believes.
@@ -208,6 +219,23 @@ impl Segment {
             findings: Arc::clone(findings),
             writing_index: Mutex::new(()),
             surveying: Mutex::new(()),
+            abandoned: AtomicBool::new(false),
+        }
+    }
+
+    /// What whoever still reads it finds in the file means nothing from now on.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::SeqCst);
+    }
+
+    /// An error once the segment was cut off.
+    pub(super) fn check_abandoned(&self) -> io::Result<()> {
+        match self.abandoned.load(Ordering::SeqCst) {
+            true => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the segment was truncated",
+            )),
+            false => Ok(()),
         }
     }
 

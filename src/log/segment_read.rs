@@ -29,6 +29,7 @@ impl Segment {
         let plan = self.survey_plan();
         let bytes = plan.bytes;
         let found = survey::survey(file, plan, &mut |_| Ok(()))?.damage;
+        self.check_abandoned()?;
         let mut checked = self.checked.lock();
         let known = checked.damage.clone().unwrap_or_default();
         if checked.damage.is_some() && *known == *found {
@@ -54,6 +55,7 @@ impl Segment {
         match self.log_file(files) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.check_abandoned()?;
                 let mut checked = self.checked.lock();
                 let damage = Damage {
                     start: 0,

@@ -12,5 +12,7 @@ mod inspect;
 mod model;
 mod producers;
 mod recovery;
+mod replication;
 mod retention;
 mod scrub;
+mod truncation;

@@ -9,6 +9,7 @@ mod compression;
 mod crc;
 mod error;
 mod records;
+mod replica;
 #[cfg(test)]
 mod samples;
 mod validate;
@@ -19,4 +20,5 @@ pub use builder::{BatchBuilder, Headers};
 pub use compression::{compress, decompress, decompressed_bytes_max};
 pub use error::{HeaderError, RecordError};
 pub use records::{Record, RecordHeaders, RecordStamp, Records, scan};
+pub use replica::{ReplicaBatch, ReplicaBatchError, ReplicaBatches, ReplicaRules};
 pub use validate::{InvalidBatch, ValidBatch, ValidationRules, validate, validate_within};

@@ -51,6 +51,10 @@ pub(super) struct Topic {
     pub log_start: Offset,
     /// Where it may begin if the deletion that runs has got so far.
     pub log_start_max: Offset,
+    /// Where it ends without a batch.
+    pub empty_end: Offset,
+    /// It is being emptied, and will begin there.
+    pub begins_anew: Option<Offset>,
     /// `flush.messages=1`: nobody sees what is not flushed.
     pub waits_for_disk: bool,
 }
@@ -78,12 +82,30 @@ impl Topic {
             flushed: 0,
             log_start: 0,
             log_start_max: 0,
+            empty_end: 0,
+            begins_anew: None,
             waits_for_disk: true,
         }
     }
 
     pub(super) fn end(&self) -> Offset {
-        self.batches.last().map_or(0, |batch| batch.last() + 1)
+        let end = |batch: &Batch| batch.last() + 1;
+        self.batches.last().map_or(self.empty_end, end)
+    }
+
+    /// Where it ends once the batch that holds `offset` is gone, and all behind it.
+    pub(super) fn end_if_cut_at(&self, offset: Offset) -> Offset {
+        let first = self.batches.iter().find(|batch| batch.last() >= offset);
+        first.map_or(self.end(), Batch::base)
+    }
+
+    /// All of it is gone.
+    pub(super) fn begin_anew(&mut self, start: Offset) {
+        self.batches.clear();
+        self.empty_end = start;
+        self.flushed = start;
+        self.log_start = start;
+        self.log_start_max = start;
     }
 
     /// What the next batch of a producer must be: its epoch and sequence.
@@ -119,6 +141,20 @@ impl Topic {
     /// gone, and what was being appended may be there.
     pub(super) fn reconcile(&mut self, log: &Log) {
         let (start, end) = (log.log_start_offset(), log.log_end_offset());
+        if let Some(new_start) = self.begins_anew.take()
+            && start == end
+            && end <= self.end().max(new_start)
+        {
+            // It is empty, at its old place or its new one. Whether the producers are there still tells
+            // how far it had got.
+            self.in_flight = None;
+            let mut before = std::mem::take(&mut self.batches);
+            before.retain(|batch| batch.last() < end);
+            self.begin_anew(start);
+            if !log.producers().is_empty() {
+                self.batches = before;
+            }
+        }
         let partition = &self.partition;
         assert!(
             end >= self.flushed,

@@ -22,6 +22,8 @@ pub(super) enum Action {
     Housekeep,
     MoveRecoveryPoints,
     DeleteRecords(usize),
+    /// The end of a log is cut off, or all of it goes.
+    Truncate(usize),
     /// The topic is deleted and made anew.
     Recreate(usize),
     /// The topic gets other configs.
@@ -70,7 +72,8 @@ impl Action {
             70..75 => Self::Advance,
             75..79 => Self::Housekeep,
             79..83 => Self::MoveRecoveryPoints,
-            83..88 => Self::DeleteRecords(topic),
+            83..86 => Self::DeleteRecords(topic),
+            86..88 => Self::Truncate(topic),
             88..91 => Self::Recreate(topic),
             91..93 => Self::Configure(topic),
             93..94 => Self::NoteHighWatermarks,

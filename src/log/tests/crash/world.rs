@@ -249,6 +249,10 @@ impl World {
                 self.outcome()
             }
             Action::DeleteRecords(topic) => self.delete_records(topic, random),
+            Action::Truncate(topic) => match random.one_in(4) {
+                true => self.begin_anew(topic, random),
+                false => self.truncate(topic, random),
+            },
             Action::Recreate(topic) => self.recreate(topic, random),
             Action::Configure(topic) => self.configure(topic, random),
             Action::NoteHighWatermarks => self.note_high_watermarks(),
@@ -450,6 +454,77 @@ impl World {
                 Err(self.failure(&error))
             }
         }
+    }
+
+    /// A follower finds that its leader has other records.
+    fn truncate(self: &Arc<Self>, topic: usize, random: &mut Random) -> Result<(), Failed> {
+        let log = self.log(topic)?;
+        let (to, end, before) = {
+            let mut model = self.model.lock();
+            let topic = &mut model.topics[topic];
+            let span = usize::try_from(topic.end() - topic.log_start).unwrap();
+            let to = topic.log_start + random.below(span + 1) as i64;
+            let end = topic.end_if_cut_at(to);
+            // From now on what lies behind may be there or not.
+            topic.flushed = topic.flushed.min(end);
+            if end < topic.log_start {
+                topic.begins_anew = Some(to);
+                topic.flushed = 0;
+            }
+            (to, end, topic.end())
+        };
+        let outer = self.now.lock().flushing.replace(topic);
+        let truncated = log.truncate_to(to);
+        self.now.lock().flushing = outer;
+        if let Err(error) = truncated {
+            return self.failed_cut(&error, random);
+        }
+        let mut model = self.model.lock();
+        let topic = &mut model.topics[topic];
+        match topic.begins_anew.take() {
+            Some(start) => topic.begin_anew(start),
+            None => topic
+                .batches
+                .retain(|batch| batch.header.last_offset() < end),
+        }
+        assert_eq!(log.log_end_offset(), topic.end());
+        if to < before {
+            topic.flushed = topic.end();
+        }
+        Ok(())
+    }
+
+    /// A follower finds that its leader begins later than it ends, or with other records altogether.
+    fn begin_anew(self: &Arc<Self>, topic: usize, random: &mut Random) -> Result<(), Failed> {
+        let log = self.log(topic)?;
+        let start = {
+            let mut model = self.model.lock();
+            let topic = &mut model.topics[topic];
+            let start = random.below(usize::try_from(topic.end()).unwrap() + 20) as i64;
+            topic.begins_anew = Some(start);
+            topic.flushed = 0;
+            start
+        };
+        let outer = self.now.lock().flushing.replace(topic);
+        let truncated = log.truncate_fully_and_start_at(start);
+        self.now.lock().flushing = outer;
+        if let Err(error) = truncated {
+            return self.failed_cut(&error, random);
+        }
+        let mut model = self.model.lock();
+        let topic = &mut model.topics[topic];
+        topic.begins_anew = None;
+        topic.begin_anew(start);
+        Ok(())
+    }
+
+    /// How far it got the next start finds out.
+    fn failed_cut(self: &Arc<Self>, error: &LogError, random: &mut Random) -> Result<(), Failed> {
+        let failed = self.failure(error);
+        if self.outcome().is_ok() {
+            self.recover(random.next(), true);
+        }
+        Err(failed)
     }
 
     /// Retention may move the log start of any open log, and nobody asked for it.
@@ -768,7 +843,10 @@ impl World {
                 open(b) && flushing.is_some() && flushing != Some(b)
             }
             (Action::MoveRecoveryPoints, Action::Flush(b)) => open(b),
-            (Action::DeleteRecords(a), Action::Append(b) | Action::Flush(b)) => a != b && open(b),
+            (
+                Action::DeleteRecords(a) | Action::Truncate(a),
+                Action::Append(b) | Action::Flush(b),
+            ) => a != b && open(b),
             _ => false,
         }
     }
