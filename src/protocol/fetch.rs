@@ -1,5 +1,7 @@
 //! Fetch (versions 4–18), encoded by hand so that record bytes are placed by reference.
 
+mod client;
+
 use bytes::{BufMut, Bytes};
 
 use super::Chunk;
@@ -8,6 +10,8 @@ use super::wire::{Cursor, MalformedBody, Writer};
 use crate::types::{
     ErrorCode, LeaderEpoch, NO_EPOCH, NO_OFFSET, Offset, PartitionId, ProducerId, TopicId,
 };
+
+pub use client::{FetchAnswer, FetchedPartition};
 
 const FLEXIBLE_VERSION: i16 = 12;
 /// Records up to this size are copied into the chunk of headers: cheaper than a chunk of their own.

@@ -3,6 +3,7 @@
 pub mod fetch;
 pub mod frame;
 pub mod guard;
+pub mod list_offsets;
 pub mod log_dirs;
 pub mod produce;
 pub mod request;

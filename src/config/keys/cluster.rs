@@ -109,21 +109,21 @@ keys! { CLUSTER:
         "Partitions of a topic that is created without saying how many.";
     INT "num.replica.alter.log.dirs.threads" = null, Any, I, ReadOnly,
         "Threads that move replicas between log directories.";
-    INT "num.replica.fetchers" = "1", AtLeast(1), A, Dynamic,
+    INT "num.replica.fetchers" = "1", AtLeast(1), Y, Dynamic,
         "Connections by which a broker fetches from each leader.";
     LIST "process.roles" = null, EachOf(&["broker", "controller"]), A, ReadOnly,
         "Whether this process is a broker, a controller, or both; it is a broker here in any case.";
     LONG "replica.alter.log.dirs.io.max.bytes.per.second" = null, AtLeast(0), I, InternalDynamic,
         "Bytes per second that moves between log directories may take.";
-    INT "replica.fetch.backoff.ms" = "1000", AtLeast(0), A, ReadOnly,
+    INT "replica.fetch.backoff.ms" = "1000", AtLeast(0), Y, ReadOnly,
         "Pause of a replica fetcher after an error.";
-    INT "replica.fetch.max.bytes" = "1048576", AtLeast(0), A, ReadOnly,
+    INT "replica.fetch.max.bytes" = "1048576", AtLeast(0), Y, ReadOnly,
         "Bytes that a replica fetches of one partition at once, beyond the first batch.";
-    INT "replica.fetch.min.bytes" = "1", Any, A, ReadOnly,
+    INT "replica.fetch.min.bytes" = "1", Any, Y, ReadOnly,
         "Bytes for which a replica's fetch waits.";
-    INT "replica.fetch.response.max.bytes" = "10485760", AtLeast(0), A, ReadOnly,
+    INT "replica.fetch.response.max.bytes" = "10485760", AtLeast(0), Y, ReadOnly,
         "Bytes that a replica fetches at once, beyond the first batch.";
-    INT "replica.fetch.wait.max.ms" = "500", Any, A, ReadOnly,
+    INT "replica.fetch.wait.max.ms" = "500", Any, Y, ReadOnly,
         "Longest time that a replica's fetch waits for bytes.";
     LONG "replica.high.watermark.checkpoint.interval.ms" = "5000", Any, Y, ReadOnly,
         "How often the high watermarks are written to disk.";
@@ -131,9 +131,9 @@ keys! { CLUSTER:
         "Time after which a replica that has not caught up leaves the in-sync replicas.";
     STRING "replica.selector.class" = null, Any, A, ReadOnly,
         "How the replica that a consumer reads from is chosen; Kafka's rack-aware selector is known by its name.";
-    INT "replica.socket.receive.buffer.bytes" = "65536", Any, I, ReadOnly,
+    INT "replica.socket.receive.buffer.bytes" = "65536", Any, Y, ReadOnly,
         "Receive buffer of connections to leaders.";
-    INT "replica.socket.timeout.ms" = "30000", Any, I, ReadOnly,
+    INT "replica.socket.timeout.ms" = "30000", Any, Y, ReadOnly,
         "Timeout of fetches from leaders.";
     INT "reserved.broker.max.id" = null, AtLeast(0), A, Internal,
         "Largest id that may be set by hand beside generated ones, in ZooKeeper times.";
