@@ -205,26 +205,40 @@ impl Isr {
         if self.committed.isr.len() < moment.rule.min_isr || !self.committed.elr.is_empty() {
             return current;
         }
-        let maximal = self.maximal();
-        let mut positions = vec![leader];
+        let mut members = 1;
+        let mut lowest = leader;
         for (id, follower) in &self.followers {
-            let counts = maximal.contains(id) || follower.is_joining(*id, moment, leader.log_end);
-            if !counts {
+            let is_member = self.may_be_member(*id);
+            if !is_member && !follower.is_joining(*id, moment, leader.log_end) {
                 continue;
             }
+            members += usize::from(is_member);
             // R6: what it had before this epoch says nothing.
             let Some(position) = follower.position else {
                 return current;
             };
-            positions.push(ReplicaPosition {
-                log_end: position,
-                flushed: position,
-            });
+            // Of a topic whose records count once they are on disk it reports what is on its disk.
+            lowest.log_end = lowest.log_end.min(position);
+            lowest.flushed = lowest.flushed.min(position);
         }
-        if positions.len() < maximal.len() {
-            return current; // a member that is no replica: the registry is being changed by hand
+        if members < self.committed.isr.len() {
+            return current; // a member that is no replica: somebody changed the registry by hand
         }
-        high_watermark(current, &positions, moment.rule)
+        high_watermark(
+            current,
+            &[lowest],
+            WatermarkRule {
+                min_isr: 1,
+                ..moment.rule
+            },
+        )
+    }
+
+    /// R4
+    fn may_be_member(&self, id: BrokerId) -> bool {
+        let proposed = self.pending.as_ref();
+        self.committed.isr.contains(&id)
+            || proposed.is_some_and(|pending| pending.proposal.to.isr.contains(&id))
     }
 
     /// The change that is due, to be sent now: each is given out once, and again while its outcome is
@@ -332,6 +346,12 @@ impl Isr {
     /// or never will be (R4).
     pub(crate) fn learn(&mut self, now: Instant, committed: &Arc<Partition>) {
         if committed.revision <= self.committed.revision {
+            if committed.replicas != self.committed.replicas {
+                // They are another key's.
+                let replicas = committed.replicas.clone();
+                Arc::make_mut(&mut self.committed).replicas = replicas;
+                self.know_replicas();
+            }
             return;
         }
         let before = std::mem::replace(&mut self.committed, Arc::clone(committed));

@@ -186,6 +186,7 @@ impl Partition {
         let log = log.map_err(|error| self.storage_error("open the log", &error))?;
         let log = self.log.get_or_init(|| log);
         self.recall_high_watermark(log);
+        self.term_begins_at(log.log_end_offset());
         self.advance();
         Ok(log)
     }
