@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::watermark::{ReplicaPosition, WatermarkRule, high_watermark};
 use crate::metadata::Partition;
-use crate::types::{BrokerId, ErrorCode, NO_OFFSET, Offset};
+use crate::types::{BrokerId, ErrorCode, LeaderEpoch, NO_OFFSET, Offset};
 
 /// Pause before a proposal is made again that was refused, or whose outcome is not known.
 const RETRY: Duration = Duration::from_millis(500);
@@ -48,9 +48,12 @@ pub(crate) struct FollowerFetch {
     pub(crate) broker_epoch: i64,
 }
 
-/// A change of the ISR that the leader wants in the registry.
+/// A change that the leader wants in the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Proposal {
+    /// Whose proposal it is, and in which leader epoch.
+    pub(crate) leader: BrokerId,
+    pub(crate) leader_epoch: LeaderEpoch,
     /// Mod revision that the partition must still have (R1).
     pub(crate) revision: i64,
     /// The leader's own registration (R2).
@@ -58,6 +61,8 @@ pub(crate) struct Proposal {
     /// Who joins, with the broker epoch of its fetches (R3).
     pub(crate) added: Vec<(BrokerId, i64)>,
     pub(crate) removed: Vec<BrokerId>,
+    /// Who is to lead instead, with its broker epoch.
+    pub(crate) successor: Option<(BrokerId, i64)>,
     /// The partition as it is to be.
     pub(crate) to: Partition,
 }
@@ -249,6 +254,22 @@ impl Isr {
         high_watermark: Offset,
         leader_end: Offset,
     ) -> Option<Proposal> {
+        // R7: what a replica needs to join.
+        let joins_at = self.epoch_start.map(|start| start.max(high_watermark));
+        self.give_out(moment, |isr| isr.due(moment, joins_at?, leader_end))
+    }
+
+    /// The leader cannot go on, its disk having failed: somebody else who has all that was committed is to
+    /// lead. As Kafka's controller does for the replicas of a failed log directory.
+    pub(crate) fn resign(&mut self, moment: Moment<'_>) -> Option<Proposal> {
+        self.give_out(moment, |isr| isr.succession(moment))
+    }
+
+    fn give_out(
+        &mut self,
+        moment: Moment<'_>,
+        due: impl FnOnce(&Self) -> Option<Proposal>,
+    ) -> Option<Proposal> {
         if let Some(pending) = &mut self.pending {
             let due = pending.again_at.is_some_and(|at| moment.now >= at);
             if due {
@@ -259,7 +280,7 @@ impl Isr {
         if self.quiet_until.is_some_and(|until| moment.now < until) {
             return None;
         }
-        let proposal = self.due(moment, high_watermark.max(self.epoch_start?), leader_end)?;
+        let proposal = due(self)?;
         self.pending = Some(Pending {
             proposal: proposal.clone(),
             again_at: None,
@@ -267,7 +288,57 @@ impl Isr {
         Some(proposal)
     }
 
-    /// `joins_at`: R7, the offset that a replica needs to join.
+    fn succession(&self, moment: Moment<'_>) -> Option<Proposal> {
+        let me = self.me;
+        let others = |ids: &[BrokerId]| -> Vec<BrokerId> {
+            ids.iter().copied().filter(|id| *id != me).collect()
+        };
+        let live = |id: &BrokerId| Some((*id, *moment.live.get(id)?));
+        let in_sync = others(&self.committed.isr);
+        let in_order = |ids: &[BrokerId]| {
+            let mut replicas = self.committed.replicas.iter();
+            replicas.find_map(|id| ids.contains(id).then(|| live(id))?)
+        };
+        let (successor, isr) = match in_order(&in_sync) {
+            Some(successor) => (successor, in_sync),
+            // The eligible have all that was committed too (KIP-966).
+            None => {
+                let eligible = in_order(&self.committed.elr)?;
+                (eligible, vec![eligible.0])
+            }
+        };
+        // This replica may have lost everything: it is not eligible.
+        let before = self.committed.elr.iter().chain(&self.committed.isr);
+        let elr: BTreeSet<BrokerId> = match isr.len() >= moment.rule.min_isr {
+            true => BTreeSet::new(),
+            false => before
+                .copied()
+                .filter(|id| *id != me && !isr.contains(id))
+                .collect(),
+        };
+        Some(Proposal {
+            leader: me,
+            leader_epoch: self.committed.leader_epoch,
+            revision: self.committed.revision,
+            registration: self.committed.leader_registration,
+            added: Vec::new(),
+            removed: vec![me],
+            successor: Some(successor),
+            to: Partition {
+                leader: Some(successor.0),
+                leader_epoch: self.committed.leader_epoch + 1,
+                leader_registration: successor.1,
+                isr,
+                elr: elr.into_iter().collect(),
+                last_known_leader: None,
+                partition_epoch: self.committed.partition_epoch + 1,
+                revision: 0,
+                ..(*self.committed).clone()
+            },
+        })
+    }
+
+    /// `joins_at`: the offset that a replica needs to join.
     fn due(&self, moment: Moment<'_>, joins_at: Offset, leader_end: Offset) -> Option<Proposal> {
         let mut added = Vec::new();
         let mut removed = Vec::new();
@@ -301,10 +372,13 @@ impl Isr {
             return None;
         }
         Some(Proposal {
+            leader: self.me,
+            leader_epoch: self.committed.leader_epoch,
             revision: self.committed.revision,
             registration: self.committed.leader_registration,
             added,
             removed,
+            successor: None,
             to: Partition {
                 isr,
                 elr,
@@ -325,6 +399,8 @@ impl Isr {
             return;
         }
         match outcome {
+            // The term is over: the rest comes with the image.
+            Outcome::Applied(_) if sent.successor.is_some() => {}
             Outcome::Applied(revision) => {
                 let to = Partition {
                     revision,

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use super::isr::{FollowerFetch, Moment, Outcome, Proposal};
 use super::partition::{Partition, State};
 use super::read::ReadRequest;
-use super::role::Leading;
+use super::role::{Health, Leading};
 use super::shared::Shared;
 use super::waiters::FetchBound;
 use super::watermark::{ReplicaPosition, WatermarkRule, high_watermark};
@@ -70,11 +70,11 @@ impl Partition {
 
     /// Hands the change of in-sync replicas that is due, if one is, to the publisher.
     fn propose(self: &Arc<Self>) {
-        let Some(log) = self.log.get() else { return };
         let live = self.shared.live();
         let proposal = {
             let mut state = self.state.lock();
             let (rule, hw) = (state.watermark_rule(), state.high_watermark);
+            let health = state.health;
             let Leading::With(isr) = &mut state.leading else {
                 return;
             };
@@ -84,10 +84,14 @@ impl Partition {
                 lag_max: self.shared.config.lag_time_max,
                 live: &live,
             };
-            isr.propose(moment, hw, log.log_end_offset())
+            match (health, self.log.get()) {
+                (Health::Online, Some(log)) => isr.propose(moment, hw, log.log_end_offset()),
+                (Health::Offline, _) => isr.resign(moment),
+                (Health::Online | Health::Removed, _) => None,
+            }
         };
         if let Some(proposal) = proposal {
-            self.shared.outbox.watch(self);
+            self.shared.outbox.watch(self.topic_partition());
             self.shared.outbox.put(self, proposal);
         }
     }
@@ -102,13 +106,16 @@ impl Partition {
     }
 
     /// Has the publisher look here again soon, if there is anything to be looked at.
-    pub(super) fn settle_isr(self: &Arc<Self>) {
-        let unsettled = match &self.state.lock().leading {
-            Leading::With(isr) => !isr.is_settled(),
-            Leading::No | Leading::Alone => false,
+    pub(super) fn settle_isr(&self) {
+        let unsettled = {
+            let state = self.state.lock();
+            match &state.leading {
+                Leading::With(isr) => !isr.is_settled() || state.health == Health::Offline,
+                Leading::No | Leading::Alone => false,
+            }
         };
         if unsettled {
-            self.shared.outbox.watch(self);
+            self.shared.outbox.watch(self.topic_partition());
         }
     }
 
@@ -163,7 +170,7 @@ impl Partition {
 
     fn with_isr(&self, sent: &Proposal, then: impl FnOnce(&mut super::isr::Isr)) {
         if let Leading::With(isr) = &mut self.state.lock().leading
-            && isr.committed().leader_epoch == sent.to.leader_epoch
+            && isr.committed().leader_epoch == sent.leader_epoch
         {
             then(isr);
         }

@@ -1,6 +1,7 @@
 //! Carries the leaders' proposals to the registry, and brings back what became of them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -27,6 +28,8 @@ const TXN_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct IsrPublisher {
     replicas: Arc<Replicas>,
     registry: Arc<dyn Registry>,
+    /// The last transaction was not answered.
+    unreachable: AtomicBool,
 }
 
 /// A proposal and whose it is.
@@ -41,7 +44,11 @@ struct Batch {
 
 impl IsrPublisher {
     pub fn new(replicas: Arc<Replicas>, registry: Arc<dyn Registry>) -> Self {
-        Self { replicas, registry }
+        Self {
+            replicas,
+            registry,
+            unreachable: AtomicBool::new(false),
+        }
     }
 
     /// Publishes until `stop`. Looks which followers stayed behind as often as Kafka does, twice in
@@ -68,9 +75,7 @@ impl IsrPublisher {
                 }
                 () = again => {
                     look_at = None;
-                    for partition in shared.outbox.take_unsettled() {
-                        partition.tick_isr();
-                    }
+                    self.look_again();
                 }
                 () = shared.outbox.added.notified() => {}
             }
@@ -80,6 +85,16 @@ impl IsrPublisher {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.publish() => {}
+            }
+        }
+    }
+
+    /// Looks at the partitions that are not settled.
+    pub(super) fn look_again(&self) {
+        for unsettled in self.replicas.shared().outbox.take_unsettled() {
+            let (topic, index) = (&unsettled.topic, unsettled.partition);
+            if let Ok(partition) = self.replicas.partition(topic, index) {
+                partition.tick_isr();
             }
         }
     }
@@ -135,16 +150,30 @@ impl IsrPublisher {
             lease: 0,
         });
         let txn = self.registry.txn(batch.compares.clone(), puts.collect());
-        match tokio::time::timeout(TXN_TIMEOUT, txn).await {
+        let outcome = match tokio::time::timeout(TXN_TIMEOUT, txn).await {
             Ok(Ok(outcome)) => Some(outcome),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the outcome of a change of in-sync replicas is unknown");
+                self.unknown(&error.to_string());
                 None
             }
             Err(_) => {
-                tracing::warn!("the outcome of a change of in-sync replicas is unknown: no answer");
+                self.unknown("no answer in time");
                 None
             }
+        };
+        if outcome.is_some() && self.unreachable.swap(false, Ordering::Relaxed) {
+            tracing::info!("changes of in-sync replicas reach the registry again");
+        }
+        outcome
+    }
+
+    /// Said once, however often it is tried.
+    fn unknown(&self, reason: &str) {
+        if !self.unreachable.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                reason,
+                "the outcome of changes of in-sync replicas is unknown: both sets count until it is known"
+            );
         }
     }
 
@@ -155,6 +184,12 @@ impl IsrPublisher {
         }
         if !proposal.removed.is_empty() {
             metrics.isr_shrinks.inc();
+        }
+        if let Some((successor, _)) = proposal.successor {
+            tracing::warn!(
+                partition = %partition.topic_partition(), successor = successor.0,
+                "gave up a partition whose log directory is offline"
+            );
         }
         tracing::info!(
             partition = %partition.topic_partition(),
@@ -247,11 +282,9 @@ fn compares((partition, proposal): &Sent) -> Vec<Compare> {
         revision: proposal.revision,
     }];
     // R2
-    if let Some(leader) = proposal.to.leader {
-        compares.push(registered(leader, proposal.registration));
-    }
+    compares.push(registered(proposal.leader, proposal.registration));
     // R3
-    let added = proposal.added.iter();
+    let added = proposal.added.iter().chain(&proposal.successor);
     compares.extend(added.map(|(id, epoch)| registered(*id, *epoch)));
     compares
 }

@@ -112,6 +112,7 @@ impl Partition {
     /// The log directory is gone.
     pub(super) fn take_offline(&self) {
         self.fail(Health::Offline, ErrorCode::KafkaStorageError);
+        self.settle_isr(); // somebody else is to lead
     }
 
     fn fail(&self, health: Health, error: ErrorCode) {

@@ -1,6 +1,6 @@
 //! What all partitions of a broker have in common.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -137,9 +137,9 @@ impl Shared {
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     proposals: Mutex<Vec<(Weak<Partition>, Proposal)>>,
-    /// Partitions that want to be looked at before long: not all of their replicas are in sync, or a
-    /// change is under way.
-    unsettled: Mutex<HashMap<TopicPartition, Weak<Partition>>>,
+    /// Partitions that want to be looked at before long: not all of their replicas are in sync, a change
+    /// is under way, or the disk has failed.
+    unsettled: Mutex<HashSet<TopicPartition>>,
     pub(super) added: Notify,
 }
 
@@ -159,11 +159,10 @@ impl Outbox {
             .collect()
     }
 
-    pub(super) fn watch(&self, partition: &Arc<Partition>) {
-        let name = partition.topic_partition();
+    pub(super) fn watch(&self, partition: &TopicPartition) {
         let mut unsettled = self.unsettled.lock();
-        if !unsettled.contains_key(name) {
-            unsettled.insert(name.clone(), Arc::downgrade(partition));
+        if !unsettled.contains(partition) {
+            unsettled.insert(partition.clone());
             self.added.notify_one();
         }
     }
@@ -174,8 +173,7 @@ impl Outbox {
     }
 
     /// Takes those that are watched; who is to be watched on says so again.
-    pub(super) fn take_unsettled(&self) -> Vec<Arc<Partition>> {
-        let taken = std::mem::take(&mut *self.unsettled.lock());
-        taken.into_values().filter_map(|it| it.upgrade()).collect()
+    pub(super) fn take_unsettled(&self) -> HashSet<TopicPartition> {
+        std::mem::take(&mut *self.unsettled.lock())
     }
 }

@@ -342,6 +342,46 @@ fn the_high_watermark_waits_a_little_for_who_is_about_to_join() {
 }
 
 #[test]
+fn a_leader_without_a_disk_names_a_successor() {
+    let mut leader = Leader::new(&[0, 1, 2], &[], 2);
+    leader.live.remove(&ONE);
+    let now = leader.at(1);
+    let live = leader.live.clone();
+    let resign = |leader: &mut Leader| {
+        let moment = Moment {
+            now,
+            live: &live,
+            ..leader.moment(1)
+        };
+        leader.isr.resign(moment)
+    };
+    let succession = resign(&mut leader).unwrap();
+    let to = &succession.to;
+    assert_eq!((to.leader, to.leader_epoch), (Some(TWO), 6));
+    assert_eq!(to.leader_registration, EPOCHS[2]);
+    assert_eq!((ids(&to.isr), ids(&to.elr)), (vec![1, 2], vec![]));
+    assert_eq!(succession.successor, Some((TWO, EPOCHS[2])));
+    assert_eq!(resign(&mut leader), None);
+    leader.outcome(1, &succession, Outcome::Unknown);
+    assert_eq!(leader.propose(2), Some(succession.clone()));
+    leader.outcome(2, &succession, Outcome::Applied(9));
+    assert_eq!(
+        leader.isr.committed().revision,
+        1,
+        "the image ends the term"
+    );
+
+    // One that is eligible, and never the one that may have lost everything.
+    let mut last = Leader::new(&[0], &[1, 2], 2);
+    let to = resign(&mut last).unwrap().to;
+    assert_eq!(
+        (to.leader, ids(&to.isr), ids(&to.elr)),
+        (Some(TWO), vec![2], vec![1])
+    );
+    assert_eq!(resign(&mut Leader::new(&[0], &[], 1)), None);
+}
+
+#[test]
 fn what_others_hold_bounds_low_watermark_and_lease() {
     let mut leader = Leader::new(&[0, 1], &[2], 2);
     assert_eq!(leader.isr.low_watermark(50, &leader.live), -1);

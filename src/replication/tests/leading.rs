@@ -572,3 +572,38 @@ async fn the_registry_hears_who_is_in_sync() {
     }
     assert_eq!(failed(), 3);
 }
+
+#[tokio::test]
+async fn a_partition_whose_disk_failed_is_led_by_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let (registry, epochs, revision) = registry(&directory).await;
+    let fixture = Fixture::new();
+    fixture.change(|image| {
+        for (id, epoch) in (1..).zip(epochs) {
+            let id = BrokerId(id);
+            image.brokers.insert(id, broker(id, epoch));
+        }
+    });
+    let role = metadata::Partition {
+        leader_registration: epochs[0],
+        revision,
+        ..led(&[ME, TWO])
+    };
+    let partition = fixture.put_partition(page_cache(), role);
+    produce(&partition, &["a"], Acks::Leader).await;
+    let publisher = IsrPublisher::new(Arc::clone(&fixture.replicas), Arc::clone(&registry));
+    partition.take_offline();
+    publisher.look_again();
+    publisher.publish().await;
+    let key = Key::Partition(partition.topic_id(), 0).to_string();
+    let found = registry.get(&key).await.unwrap().unwrap();
+    let text = std::str::from_utf8(&found.value).unwrap().to_owned();
+    let expected = format!(
+        r#"{{"leader":2,"leader_epoch":4,"leader_registration":{},"isr":[2],"partition_epoch":1}}"#,
+        epochs[1]
+    );
+    assert_eq!(text, expected);
+    publisher.look_again();
+    publisher.publish().await;
+    assert_eq!(registry.get(&key).await.unwrap().unwrap(), found);
+}
