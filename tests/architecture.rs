@@ -64,6 +64,8 @@ const PURE: &[&str] = &[
     "metadata/delta.rs",
     "metadata/image.rs",
     "metadata/resolver.rs",
+    "controller/election.rs",
+    "controller/machine.rs",
     "controller/placement.rs",
     "controller/admin/plan",
     "registry/key.rs",

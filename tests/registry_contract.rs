@@ -548,9 +548,11 @@ async fn admin_over_etcd() {
         new_cluster_id: None,
         ttl: Duration::from_secs(9),
         heartbeat: Duration::from_secs(2),
-        revoke_at_stop: true,
+        has_data: false,
+        directories: Vec::new(),
+        shared: Some(Resolver::new(&config)),
     };
-    let session = Session::start(Arc::clone(&registry), place.clone(), &SystemClock)
+    let session = Session::start(Arc::clone(&registry), place.clone(), Arc::new(SystemClock))
         .await
         .unwrap();
     // What an interrupted creation of before left.
@@ -577,7 +579,7 @@ async fn admin_over_etcd() {
         config,
         session.producer_ids(),
     );
-    let running = tokio::spawn(session.run(Arc::new(SystemClock), stop.clone()));
+    let running = tokio::spawn(session.run(stop.clone()));
 
     let wait = Duration::from_secs(30);
     let topic = |name: &str, num_partitions| NewTopic {

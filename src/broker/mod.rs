@@ -20,22 +20,25 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{BrokerConfig, Listener, LoadedConfig};
-use crate::controller::Admin;
+use crate::controller::{Admin, Controller, SessionHandle};
 use crate::coordinator::GroupCoordinator;
 use crate::handlers::Context;
 use crate::log::{LogManager, LogManagerConfig};
-use crate::metadata::{MetadataCache, Resolver, Watcher};
+use crate::metadata::{Image, MetadataCache, Resolver, Watcher};
 use crate::net::{
     BoundListener, Budgets, ConnectionLimits, FrameBuffers, MemoryBudget, NetConfig, RequestSlots,
     SocketOptions,
 };
 use crate::registry::Registry;
-use crate::replication::{IsrPublisher, Replicas, ReplicasConfig};
+use crate::replication::{IsrPublisher, LogDirState, Replicas, ReplicasConfig};
 use crate::telemetry::{BrokerState, Metrics};
 use crate::time::{Clock, SystemClock};
+use crate::types::BrokerId;
 
 /// How long answers that are under way may take at a stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the others may take to take over what this broker leads.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(30);
 /// Newest batches kept in memory, for the whole broker.
 const TAIL_CACHE_BYTES: usize = 16 << 20;
 /// Answers outstanding on one connection.
@@ -52,12 +55,18 @@ pub struct Broker {
     groups: Arc<GroupCoordinator>,
     logs: Arc<LogManager>,
     registry: Arc<dyn Registry>,
+    session: SessionHandle,
+    metadata: Arc<MetadataCache>,
+    config: Arc<BrokerConfig>,
     /// Stops taking connections and requests.
     closing: CancellationToken,
     connections: TaskTracker,
     /// Stops everything else.
     stopping: CancellationToken,
     background: TaskTracker,
+    /// Gives up the place in the cluster, last.
+    leaving: CancellationToken,
+    membership: TaskTracker,
 }
 
 impl Broker {
@@ -96,6 +105,7 @@ impl Broker {
             Arc::clone(&metrics),
             Arc::clone(&clock),
         ));
+        session.handle().lease().keep(Arc::clone(replicas.lease()));
         logs.set_flush_listener(replicas.flush_listener());
         metadata.add_listener(Arc::clone(&replicas) as _);
         replicas.remove_strays(&metadata.current());
@@ -139,23 +149,36 @@ impl Broker {
             replicas,
             groups,
             logs,
-            registry,
+            registry: Arc::clone(&registry),
+            session: session.handle(),
+            metadata: Arc::clone(&metadata),
+            config: Arc::clone(&config),
             closing: CancellationToken::new(),
             connections: TaskTracker::new(),
             stopping: CancellationToken::new(),
             background: TaskTracker::new(),
+            leaving: CancellationToken::new(),
+            membership: TaskTracker::new(),
         };
         broker
             .background
             .spawn(watcher.run(broker.stopping.clone()));
+        let controller = Controller::new(
+            registry,
+            Arc::clone(&metadata),
+            session.handle(),
+            clock,
+            registration::machine_config(&config),
+        );
         broker
             .background
-            .spawn(session.run(clock, broker.stopping.clone()));
+            .spawn(controller.run(broker.stopping.clone()));
         let publisher =
             IsrPublisher::new(Arc::clone(&broker.replicas), Arc::clone(&broker.registry));
         broker
             .background
             .spawn(publisher.run(broker.stopping.clone()));
+        broker.membership.spawn(session.run(broker.leaving.clone()));
         let shown_at = broker.serve_metrics(metrics_listeners, &context);
         broker.serve(bound, &config, &limits, context);
         metrics.set_state(BrokerState::Running);
@@ -241,11 +264,44 @@ impl Broker {
         self.replicas.all_offline().await;
     }
 
+    /// Kafka's controlled shutdown: the controller moves what this broker leads to others and takes it out
+    /// of the ISRs, while it goes on serving.
+    async fn hand_over(&self) {
+        let me = self.config.node_id;
+        let others = |image: &Image| {
+            let mut brokers = image.brokers.values();
+            brokers.any(|broker| broker.id != me && !broker.shutting_down)
+        };
+        let is_alone = !others(&self.metadata.current());
+        if is_alone || !self.config.controlled_shutdown_enable {
+            return;
+        }
+        if let Err(error) = self.session.announce_shutdown().await {
+            tracing::warn!(%error, "stopping without handing over: the registry does not answer");
+            return;
+        }
+        let handed_over = async {
+            loop {
+                let image = self.metadata.current();
+                if !holds_a_place(&image, me) || !others(&image) {
+                    break;
+                }
+                self.metadata.changed_since(image.revision).await;
+            }
+        };
+        let handed_over = tokio::time::timeout(HAND_OVER_PATIENCE, handed_over);
+        match handed_over.await {
+            Ok(()) => tracing::info!("everything that this broker led is handed over"),
+            Err(_) => tracing::warn!("stopping though not everything was handed over in time"),
+        }
+    }
+
     /// Refuses new work, answers what is in flight, flushes and writes the checkpoints.
     pub async fn stop(self) {
         tracing::info!("stopping");
         self.metrics
             .set_state(BrokerState::PendingControlledShutdown);
+        self.hand_over().await;
         self.closing.cancel();
         self.replicas.release_waiting_fetches();
         self.connections.close();
@@ -267,12 +323,32 @@ impl Broker {
         }
         self.replicas.checkpoint_high_watermarks();
         self.logs.close();
+        let dead = |(_, state): &(_, LogDirState)| *state == LogDirState::Offline;
+        if !self.replicas.log_dir_states().iter().any(dead) {
+            self.session.stopped_cleanly();
+        }
+        self.leaving.cancel();
+        self.membership.close();
+        if tokio::time::timeout(STOP_PATIENCE, self.membership.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("the registry was not told of the stop");
+        }
         if let Err(error) = self.registry.close().await {
             tracing::warn!(%error, "the registry was not closed");
         }
         self.metrics.set_state(BrokerState::NotRunning);
         tracing::info!("stopped");
     }
+}
+
+/// Whether a broker leads anything, or is in sync with anything.
+fn holds_a_place(image: &Image, id: BrokerId) -> bool {
+    let partitions = image.topics.values().flat_map(|topic| &topic.partitions);
+    let mut held =
+        partitions.filter(|partition| partition.leader == Some(id) || partition.isr.contains(&id));
+    held.next().is_some()
 }
 
 /// One line for each kind of thing in the configuration that has no effect.

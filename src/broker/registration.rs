@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use crate::config::BrokerConfig;
-use crate::controller::{Session, SessionConfig, SessionError};
-use crate::log::{ClaimedDirectory, cluster_id_of};
+use crate::controller::{MachineConfig, Session, SessionConfig, SessionError};
+use crate::log::{ClaimedDirectory, cluster_id_of, directory_ids, has_partitions};
+use crate::metadata::Resolver;
 use crate::registry::value::EndpointValue;
 use crate::registry::{Embedded, Etcd, EtcdConfig, Registry, RegistryError};
 use crate::time::Clock;
@@ -24,12 +25,15 @@ pub(super) async fn register(
     directories: &[ClaimedDirectory],
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<(Arc<dyn Registry>, Session)> {
-    let session_config = session_config(config, new_cluster_id(config, directories)?);
+    let mut session_config = session_config(config, new_cluster_id(config, directories)?);
     if config.etcd_endpoints.is_empty() {
         let registry = open_embedded(config, clock).await?;
-        let session = Session::start(Arc::clone(&registry), session_config, clock.as_ref()).await;
+        let clock = Arc::clone(clock);
+        let session = Session::start(Arc::clone(&registry), session_config, clock).await;
         return Ok((registry, session.context("register this broker")?));
     }
+    session_config.has_data = has_partitions(directories);
+    session_config.directories = directory_ids(directories);
     let patience = Duration::from_millis(u64::from(
         config.initial_broker_registration_timeout_ms.unsigned_abs(),
     ));
@@ -74,7 +78,7 @@ async fn register_in_etcd(
     let session = Session::start(
         Arc::clone(&registry),
         session_config.clone(),
-        clock.as_ref(),
+        Arc::clone(clock),
     )
     .await?;
     Ok((registry, session))
@@ -93,6 +97,21 @@ async fn open_embedded(
         .await
         .with_context(|| format!("log.dirs={}: open the registry", directory.display()))?;
     Ok(Arc::new(registry))
+}
+
+/// How the controller's machine works on this broker.
+pub(super) fn machine_config(config: &BrokerConfig) -> MachineConfig {
+    let seconds = config
+        .leader_imbalance_check_interval_seconds
+        .max(1)
+        .unsigned_abs();
+    MachineConfig {
+        broker: config.node_id,
+        ttl: session_times(config).0,
+        balance_interval: config
+            .auto_leader_rebalance_enable
+            .then(|| Duration::from_secs(seconds)),
+    }
 }
 
 /// What a registry that is new is to call the cluster: what the data says. Known before anything is
@@ -121,23 +140,28 @@ fn session_config(config: &BrokerConfig, new_cluster_id: Option<String>) -> Sess
         port: listener.advertised_port,
     });
     let is_embedded = config.etcd_endpoints.is_empty();
-    let ms = |value: i32| Duration::from_millis(u64::from(value.max(1).unsigned_abs()));
-    let (ttl, heartbeat) = if is_embedded {
-        (EMBEDDED_TTL, EMBEDDED_TTL / 3)
-    } else {
-        let ttl = ms(config.broker_session_timeout_ms);
-        // A heartbeat that is lost must not be the end.
-        let heartbeat = ms(config.broker_heartbeat_interval_ms).min(ttl / 2);
-        (ttl, heartbeat)
-    };
+    let (ttl, heartbeat) = session_times(config);
     SessionConfig {
         broker: config.node_id,
         endpoints: endpoints.collect(),
         rack: config.rack.clone(),
         cluster_id: config.cluster_id.clone(),
         new_cluster_id,
+        has_data: false,
+        directories: Vec::new(),
         ttl,
         heartbeat,
-        revoke_at_stop: !is_embedded,
+        shared: (!is_embedded).then(|| Resolver::new(config)),
     }
+}
+
+/// A lease's time, and how often it is renewed.
+fn session_times(config: &BrokerConfig) -> (Duration, Duration) {
+    if config.etcd_endpoints.is_empty() {
+        return (EMBEDDED_TTL, EMBEDDED_TTL / 3);
+    }
+    let ms = |value: i32| Duration::from_millis(u64::from(value.max(1).unsigned_abs()));
+    let ttl = ms(config.broker_session_timeout_ms);
+    // A heartbeat that is lost must not be the end.
+    (ttl, ms(config.broker_heartbeat_interval_ms).min(ttl / 3))
 }

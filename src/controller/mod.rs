@@ -1,10 +1,17 @@
 //! Who leads what, and the admin transactions.
 
 mod admin;
+mod election;
+mod machine;
 mod placement;
+mod seat;
 mod session;
+mod task;
+mod writer;
 
 pub use admin::{
     Admin, ConfigMap, ConfigResource, CreatedTopic, NewPartitions, NewTopic, TopicReference,
 };
-pub use session::{Session, SessionConfig, SessionError};
+pub use machine::MachineConfig;
+pub use session::{Session, SessionConfig, SessionError, SessionHandle};
+pub use task::Controller;

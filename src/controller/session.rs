@@ -1,16 +1,22 @@
 //! This broker's place in the cluster: its registration under a lease, the controller's seat, the
 //! cluster's id.
 
+mod found;
+
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::admin::block_after;
-use crate::registry::value::{BrokerValue, ControllerValue, EndpointValue, encode};
-use crate::registry::{Compare, Key, KeyValue, LeaseId, Op, Registry, RegistryError, Revision};
+pub(super) use self::found::own_key;
+use self::found::{Found, Plan, random_id};
+use super::machine::forget;
+use super::writer::write_changes;
+use crate::metadata::{Resolver, read_image};
+use crate::registry::value::{BrokerMetaValue, BrokerValue, EndpointValue, decode, encode};
+use crate::registry::{BrokerLease, Key, KeyValue, LeaseId, Op, Registry, RegistryError, Revision};
 use crate::time::Clock;
 use crate::types::{BrokerId, ProducerId, TopicId};
 
@@ -18,6 +24,8 @@ use crate::types::{BrokerId, ProducerId, TopicId};
 const POLL: Duration = Duration::from_millis(250);
 /// How soon a lease is kept alive again after it did not work: the lease may be about to run out.
 const RETRY: Duration = Duration::from_millis(500);
+/// How often an outage of the registry is told.
+const TELL_EVERY: Duration = Duration::from_secs(30);
 
 /// What a broker registers, and for how long it may be silent.
 #[derive(Debug, Clone)]
@@ -31,12 +39,17 @@ pub struct SessionConfig {
     /// The id of a cluster whose registry is new, where none is configured: what the data directories
     /// say. `None`: a random one.
     pub new_cluster_id: Option<String>,
+    /// There are partitions in the data directories: a registry that is new does not know them.
+    pub has_data: bool,
+    /// `directory.id` of the data directories.
+    pub directories: Vec<String>,
     /// A lease's time. In the embedded registry no lease outlives the process, and it can be long.
     pub ttl: Duration,
     /// How often the lease is kept alive; well below its time.
     pub heartbeat: Duration,
-    /// Ends the lease at a clean stop, for others to see; of no use in the embedded registry.
-    pub revoke_at_stop: bool,
+    /// The registry is outside of this process, and other brokers use it too. Then it must know what
+    /// counts for topics.
+    pub shared: Option<Resolver>,
 }
 
 /// Why a broker has no place in the cluster.
@@ -51,26 +64,52 @@ pub enum SessionError {
          directory or its etcd.prefix, not another's"
     )]
     OtherCluster { configured: String, stored: String },
+    #[error(
+        "the registry has the key layout {found}, and this version of Ottla knows up to {known}; start \
+         the version that wrote it, or a later one"
+    )]
+    NewerLayout { found: String, known: i32 },
+    #[error(
+        "the registry is empty, but the log directories hold partitions of the cluster {0}: etcd was \
+         wiped, or etcd.endpoints or etcd.prefix are not those of the cluster. Mend that; or bring the \
+         metadata back with `ottla registry import`"
+    )]
+    NoCluster(String),
+    #[error(
+        "the registry does not know the cluster {0} any more: etcd was wiped, or is another one. This \
+         broker goes on with what it knows, and stays out of it"
+    )]
+    Wiped(String),
 }
 
 /// A registered broker.
 #[derive(Debug)]
 pub struct Session {
-    registry: Arc<dyn Registry>,
-    config: SessionConfig,
+    shared: Arc<Shared>,
     cluster_id: String,
-    lease: LeaseId,
-    epoch: Revision,
     producer_ids: Range<ProducerId>,
 }
 
-/// What is there before a registration.
-struct Found {
-    cluster_id: Option<KeyValue>,
-    broker: Option<KeyValue>,
-    controller: Option<KeyValue>,
-    controller_epoch: Option<KeyValue>,
-    producer_ids: Option<KeyValue>,
+/// The part of a session that others use while it runs.
+#[derive(Debug, Clone)]
+pub struct SessionHandle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    registry: Arc<dyn Registry>,
+    config: SessionConfig,
+    clock: Arc<dyn Clock>,
+    incarnation: String,
+    lease: Arc<BrokerLease>,
+    lease_id: AtomicI64,
+    shutting_down: AtomicBool,
+    stopped_cleanly: AtomicBool,
+}
+
+/// What a registration comes to.
+struct Registered {
+    cluster_id: String,
+    producer_ids: Range<ProducerId>,
 }
 
 impl Session {
@@ -80,35 +119,24 @@ impl Session {
     pub async fn start(
         registry: Arc<dyn Registry>,
         config: SessionConfig,
-        clock: &dyn Clock,
+        clock: Arc<dyn Clock>,
     ) -> Result<Self, SessionError> {
-        // Twice: etcd may round a lease up, and lengthens all of them when its leader changes.
-        let give_up = clock.now() + config.ttl * 2;
-        let lease = registry.lease_grant(config.ttl).await?;
-        loop {
-            let found = Found::read(registry.as_ref(), config.broker).await?;
-            if found.broker.is_some() {
-                if clock.now() >= give_up {
-                    return Err(SessionError::Taken(config.broker));
-                }
-                tokio::time::sleep(POLL).await;
-                registry.lease_keep_alive(lease).await?;
-                continue;
-            }
-            let cluster_id = found.cluster_id(&config)?;
-            let (producer_ids, compares, ops) = found.register(&config, &cluster_id, lease)?;
-            let outcome = registry.txn(compares, ops).await?;
-            if outcome.succeeded {
-                return Ok(Self {
-                    registry,
-                    config,
-                    cluster_id,
-                    lease,
-                    epoch: outcome.revision,
-                    producer_ids,
-                });
-            }
-        }
+        let shared = Arc::new(Shared {
+            registry,
+            config,
+            lease: Arc::new(BrokerLease::new(Arc::clone(&clock))),
+            clock,
+            incarnation: random_id(),
+            lease_id: AtomicI64::new(0),
+            shutting_down: AtomicBool::new(false),
+            stopped_cleanly: AtomicBool::new(false),
+        });
+        let registered = shared.register(None).await?;
+        Ok(Self {
+            shared,
+            cluster_id: registered.cluster_id,
+            producer_ids: registered.producer_ids,
+        })
     }
 
     /// 22 characters of base64url.
@@ -118,12 +146,16 @@ impl Session {
 
     /// The create revision of the registration.
     pub fn broker_epoch(&self) -> Revision {
-        self.epoch
+        self.shared.lease.broker_epoch()
     }
 
     /// For [`super::Admin::new`].
     pub fn producer_ids(&self) -> Range<ProducerId> {
         self.producer_ids.clone()
+    }
+
+    pub fn handle(&self) -> SessionHandle {
+        SessionHandle(Arc::clone(&self.shared))
     }
 
     /// Removes what interrupted creations of topics left: partitions whose topic is not there. To be
@@ -132,7 +164,8 @@ impl Session {
         for topic in topics {
             tracing::info!(%topic, "removing the partitions of a topic that was never finished");
             let prefix = Key::partitions_of(*topic);
-            self.registry
+            self.shared
+                .registry
                 .txn(vec![], vec![Op::DeletePrefix { prefix }])
                 .await?;
         }
@@ -140,129 +173,258 @@ impl Session {
     }
 
     /// Keeps the registration alive until `stop`; registers anew should it be lost.
-    pub async fn run(mut self, clock: Arc<dyn Clock>, stop: CancellationToken) {
-        let interval = self.config.heartbeat;
+    pub async fn run(self, stop: CancellationToken) {
+        let shared = &self.shared;
+        let interval = shared.config.heartbeat;
         let mut wait = interval;
+        let mut told = None;
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(wait) => {}
             }
-            wait = interval;
-            match self.registry.lease_keep_alive(self.lease).await {
-                Ok(()) => {}
-                Err(RegistryError::LeaseNotFound) => {
-                    tracing::warn!("this broker's lease has run out; it registers anew");
-                    let registry = Arc::clone(&self.registry);
-                    match Self::start(registry, self.config.clone(), clock.as_ref()).await {
-                        Ok(session) => self = session,
-                        Err(error) => {
-                            tracing::error!(%error, "cannot register");
-                            wait = interval.min(RETRY);
-                        }
-                    }
+            let Err(error) = self.beat().await else {
+                if told.take().is_some() {
+                    tracing::info!("the registry answers again, and this broker is registered");
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot keep this broker's lease alive");
-                    wait = interval.min(RETRY);
-                }
+                wait = interval;
+                continue;
+            };
+            wait = interval.min(RETRY);
+            let now = shared.clock.now();
+            if told.is_none_or(|at| now >= at + TELL_EVERY) {
+                told = Some(now);
+                tracing::warn!(%error, "cannot keep this broker's registration alive; trying again");
             }
         }
-        if self.config.revoke_at_stop
-            && let Err(error) = self.registry.lease_revoke(self.lease).await
-        {
+        shared.leave().await;
+    }
+
+    /// One renewal, and a look at whether the registration is still there (R12).
+    async fn beat(&self) -> Result<(), SessionError> {
+        let shared = &self.shared;
+        match shared.renew().await {
+            Ok(()) if shared.is_registered().await? => return Ok(()),
+            Ok(()) => {
+                tracing::warn!("somebody removed this broker's registration; it registers anew");
+                shared.lease.lost();
+                let id = shared.lease_id.load(Ordering::Acquire);
+                shared.revoke(id).await?; // the controller's seat may hang on it too
+            }
+            Err(RegistryError::LeaseNotFound) => {
+                tracing::warn!("this broker's lease has run out; it registers anew");
+                shared.lease.lost();
+            }
+            Err(error) => return Err(error.into()),
+        }
+        shared.register(Some(&self.cluster_id)).await?;
+        Ok(())
+    }
+}
+
+impl SessionHandle {
+    pub(super) fn lease_id(&self) -> LeaseId {
+        self.0.lease_id.load(Ordering::Acquire)
+    }
+
+    /// What the broker may believe of its lease.
+    pub fn lease(&self) -> Arc<BrokerLease> {
+        Arc::clone(&self.0.lease)
+    }
+
+    /// Tells the controller that this broker wants to stop; it stays registered.
+    pub async fn announce_shutdown(&self) -> Result<(), RegistryError> {
+        let shared = &self.0;
+        shared.shutting_down.store(true, Ordering::Release);
+        let registration = shared.registration();
+        let op = Op::Put {
+            key: shared.key(),
+            value: encode(&registration),
+            lease: shared.lease_id.load(Ordering::Acquire),
+        };
+        let mine = vec![own_key(shared.config.broker, shared.lease.broker_epoch())];
+        shared.registry.txn(mine, vec![op]).await?;
+        Ok(())
+    }
+
+    /// What the broker has written is on disk and it will write no more: the next start takes its
+    /// replicas for whole (R10). To be called before the session is stopped.
+    pub fn stopped_cleanly(&self) {
+        self.0.stopped_cleanly.store(true, Ordering::Release);
+    }
+}
+
+impl Shared {
+    fn key(&self) -> String {
+        Key::Broker(self.config.broker).into()
+    }
+
+    fn registration(&self) -> BrokerValue {
+        BrokerValue {
+            endpoints: self.config.endpoints.clone(),
+            rack: self.config.rack.clone(),
+            incarnation: self.incarnation.clone(),
+            shutting_down: self.shutting_down.load(Ordering::Acquire),
+        }
+    }
+
+    fn meta(&self) -> BrokerMetaValue {
+        BrokerMetaValue {
+            endpoints: self.config.endpoints.clone(),
+            rack: self.config.rack.clone(),
+            incarnation: self.incarnation.clone(),
+            stopped_cleanly: self.stopped_cleanly.load(Ordering::Acquire),
+            directories: self.config.directories.clone(),
+        }
+    }
+
+    /// `again`: the cluster that this broker was registered in before.
+    async fn register(&self, again: Option<&str>) -> Result<Registered, SessionError> {
+        let config = &self.config;
+        // Twice: etcd may round a lease up, and lengthens all of them when its leader changes.
+        let give_up = self.clock.now() + config.ttl * 2;
+        let mut sent = self.lease.sending();
+        let lease = self.granted(self.registry.lease_grant(config.ttl).await)?;
+        let mut remembered = again.is_some();
+        loop {
+            let found = Found::read(self.registry.as_ref(), config.broker).await?;
+            let cluster_id = found.check(config, again)?;
+            if let Some(there) = &found.broker {
+                if self.is_mine(there) {
+                    if there.lease == lease {
+                        // The transaction of before was done, though nobody said so.
+                        let epoch = there.create_revision;
+                        return Ok(self.registered(lease, sent, epoch, cluster_id, 0..0));
+                    }
+                    self.revoke(there.lease).await?;
+                } else if self.clock.now() >= give_up {
+                    let _ = self.revoke(lease).await; // it would run out by itself
+                    return Err(SessionError::Taken(config.broker));
+                }
+                tokio::time::sleep(POLL).await;
+                sent = self.lease.sending();
+                self.registry.lease_keep_alive(lease).await?;
+                continue;
+            }
+            if !remembered {
+                remembered = self.forget(&found).await?;
+            }
+            let plan = Plan {
+                config,
+                lease,
+                registration: self.registration(),
+                meta: self.meta(),
+                takes_ids: again.is_none(),
+            };
+            let (ids, compares, ops) = found.register(&plan, &cluster_id)?;
+            let outcome = self.registry.txn(compares, ops).await?;
+            if outcome.succeeded {
+                return Ok(self.registered(lease, sent, outcome.revision, cluster_id, ids));
+            }
+        }
+    }
+
+    fn registered(
+        &self,
+        lease: LeaseId,
+        sent: Duration,
+        epoch: Revision,
+        cluster_id: String,
+        producer_ids: Range<ProducerId>,
+    ) -> Registered {
+        self.lease_id.store(lease, Ordering::Release);
+        self.lease.registered(epoch);
+        self.lease.renewed(sent, self.config.ttl);
+        if self.config.shared.is_none() {
+            self.lease.never_ends();
+        }
+        Registered {
+            cluster_id,
+            producer_ids,
+        }
+    }
+
+    /// R10: leaves the ISRs and ELRs of what may not have outlived the last stop, while nobody can add
+    /// this broker to any. Returns whether that is done.
+    async fn forget(&self, found: &Found) -> Result<bool, SessionError> {
+        let (Some(resolver), Some(last)) = (&self.config.shared, found.last()) else {
+            return Ok(true);
+        };
+        let has = |id: &String| self.config.directories.contains(id);
+        let everything = !last.directories.iter().all(has);
+        if last.stopped_cleanly && !everything {
+            return Ok(true);
+        }
+        let image = read_image(self.registry.as_ref(), resolver).await?;
+        let changes = forget(&image, self.config.broker, everything);
+        if changes.is_empty() {
+            return Ok(true);
+        }
+        tracing::warn!(
+            partitions = changes.len(),
+            directory_is_missing = everything,
+            "the last stop was not clean: this broker leaves the in-sync replicas of these partitions"
+        );
+        let unregistered = vec![own_key(self.config.broker, 0)];
+        write_changes(self.registry.as_ref(), &unregistered, &changes).await?;
+        Ok(false) // look again: some may have changed meanwhile
+    }
+
+    fn is_mine(&self, there: &KeyValue) -> bool {
+        decode::<BrokerValue>(&there.value).is_ok_and(|value| value.incarnation == self.incarnation)
+    }
+
+    async fn renew(&self) -> Result<(), RegistryError> {
+        let sent = self.lease.sending();
+        let id = self.lease_id.load(Ordering::Acquire);
+        self.granted(self.registry.lease_keep_alive(id).await)?;
+        self.lease.renewed(sent, self.config.ttl);
+        Ok(())
+    }
+
+    /// Notes where the registry did not answer.
+    fn granted<T>(&self, answer: Result<T, RegistryError>) -> Result<T, RegistryError> {
+        if let Err(RegistryError::Unavailable(_)) = &answer {
+            self.lease.unanswered();
+        }
+        answer
+    }
+
+    async fn is_registered(&self) -> Result<bool, RegistryError> {
+        let found = self.registry.get(&self.key()).await?;
+        let epoch = self.lease.broker_epoch();
+        Ok(found.is_some_and(|entry| entry.create_revision == epoch))
+    }
+
+    /// That it is gone already is fine.
+    async fn revoke(&self, lease: LeaseId) -> Result<(), RegistryError> {
+        match self.registry.lease_revoke(lease).await {
+            Err(RegistryError::LeaseNotFound) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    async fn leave(&self) {
+        if self.config.shared.is_none() {
+            return; // the lease ends with the process
+        }
+        let last = async {
+            if self.stopped_cleanly.load(Ordering::Acquire) {
+                let op = Op::Put {
+                    key: Key::BrokerMeta(self.config.broker).into(),
+                    value: encode(&self.meta()),
+                    lease: 0,
+                };
+                let mine = vec![own_key(self.config.broker, self.lease.broker_epoch())];
+                self.registry.txn(mine, vec![op]).await?;
+            }
+            self.lease.lost();
+            self.revoke(self.lease_id.load(Ordering::Acquire)).await
+        };
+        if let Err(error) = last.await {
             tracing::warn!(%error, "cannot end this broker's lease; it will run out");
         }
     }
-}
-
-impl Found {
-    async fn read(registry: &dyn Registry, broker: BrokerId) -> Result<Self, RegistryError> {
-        let get = |key: Key| async move { registry.get(&key.to_string()).await };
-        Ok(Self {
-            cluster_id: get(Key::ClusterId).await?,
-            broker: get(Key::Broker(broker)).await?,
-            controller: get(Key::Controller).await?,
-            controller_epoch: get(Key::ControllerEpoch).await?,
-            producer_ids: get(Key::ProducerIdsNext).await?,
-        })
-    }
-
-    fn cluster_id(&self, config: &SessionConfig) -> Result<String, SessionError> {
-        let configured = config.cluster_id.as_deref();
-        let stored = match &self.cluster_id {
-            Some(entry) => String::from_utf8_lossy(&entry.value).into_owned(),
-            None => {
-                let id = configured.or(config.new_cluster_id.as_deref());
-                return Ok(id.map_or_else(new_cluster_id, str::to_owned));
-            }
-        };
-        match configured {
-            Some(configured) if configured != stored => Err(SessionError::OtherCluster {
-                configured: configured.to_owned(),
-                stored,
-            }),
-            _ => Ok(stored),
-        }
-    }
-
-    #[allow(clippy::type_complexity)]
-    fn register(
-        &self,
-        config: &SessionConfig,
-        cluster_id: &str,
-        lease: LeaseId,
-    ) -> Result<(Range<ProducerId>, Vec<Compare>, Vec<Op>), RegistryError> {
-        let as_found = |key: Key, entry: &Option<KeyValue>| Compare::ModRevision {
-            key: key.into(),
-            revision: entry.as_ref().map_or(0, |entry| entry.mod_revision),
-        };
-        let put = |key: Key, value: Bytes, lease: LeaseId| Op::Put {
-            key: key.into(),
-            value,
-            lease,
-        };
-        let (producer_ids, ids_compare, ids_op) = block_after(self.producer_ids.as_ref())?;
-        let mut compares = vec![
-            as_found(Key::ClusterId, &self.cluster_id),
-            as_found(Key::Broker(config.broker), &self.broker),
-            ids_compare,
-        ];
-        let registration = BrokerValue {
-            endpoints: config.endpoints.clone(),
-            rack: config.rack.clone(),
-            incarnation: new_cluster_id(),
-            shutting_down: false,
-        };
-        let mut ops = vec![
-            put(Key::Broker(config.broker), encode(&registration), lease),
-            ids_op,
-        ];
-        if self.cluster_id.is_none() {
-            let id = Bytes::copy_from_slice(cluster_id.as_bytes());
-            ops.push(put(Key::ClusterId, id, 0));
-        }
-        if self.controller.is_none() {
-            let controller = ControllerValue {
-                broker: config.broker.0,
-            };
-            compares.push(as_found(Key::Controller, &self.controller));
-            compares.push(as_found(Key::ControllerEpoch, &self.controller_epoch));
-            ops.push(put(Key::Controller, encode(&controller), lease));
-            let before = self.controller_epoch.as_ref().and_then(|entry| {
-                let text = std::str::from_utf8(&entry.value).ok()?;
-                text.parse::<i64>().ok()
-            });
-            let epoch = before.unwrap_or_default().saturating_add(1);
-            ops.push(put(Key::ControllerEpoch, Bytes::from(epoch.to_string()), 0));
-        }
-        Ok((producer_ids, compares, ops))
-    }
-}
-
-/// A random id as Kafka writes it.
-fn new_cluster_id() -> String {
-    TopicId(*uuid::Uuid::new_v4().as_bytes()).to_string()
 }
 
 #[cfg(test)]

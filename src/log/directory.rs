@@ -680,6 +680,26 @@ pub fn cluster_id_of(directories: &[ClaimedDirectory]) -> Option<(PathBuf, Strin
     })
 }
 
+/// `directory.id` of those directories that have one.
+pub fn directory_ids(directories: &[ClaimedDirectory]) -> Vec<String> {
+    let id = |directory: &ClaimedDirectory| {
+        let text = read_text(&RealDisk, &directory.path, names::META_PROPERTIES)?;
+        let id = MetaProperties::from_text(&text).directory_id?;
+        Some(id.to_string())
+    };
+    directories.iter().filter_map(id).collect()
+}
+
+/// Whether there are files of partitions in any of them.
+pub fn has_partitions(directories: &[ClaimedDirectory]) -> bool {
+    directories.iter().any(|directory| {
+        let entries = RealDisk.list(&directory.path).unwrap_or_default();
+        entries.iter().any(|entry| {
+            entry.is_directory && names::parse_partition_directory(&entry.name).is_some()
+        })
+    })
+}
+
 /// Refuses a directory of another cluster or node; writes `meta.properties` where there is none.
 fn check_owner(disk: &dyn Disk, path: &Path, owner: Owner<'_>) -> Result<(), LogError> {
     let file = path.join(names::META_PROPERTIES);

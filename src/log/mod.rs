@@ -49,7 +49,7 @@ mod truncate;
 mod walk;
 
 pub use claim::ClaimedDirectory;
-pub use directory::cluster_id_of;
+pub use directory::{cluster_id_of, directory_ids, has_partitions};
 pub use disk::{DirectoryEntry, Disk, DiskFile, DiskLock, OpenMode, RealDisk};
 pub use executor::{Executor, InlineExecutor, Job, ThreadPool};
 pub use inventory::{LogAtRest, LogDirDescription, LogDirState, PartitionOnDisk};

@@ -10,4 +10,4 @@ pub use cache::{ImageListener, MetadataCache};
 pub use delta::{initial as initial_partition, partition as partition_of, value_of};
 pub use image::{Broker, Endpoint, Image, Partition, Topic};
 pub use resolver::{Resolver, ResolverAt};
-pub use watcher::Watcher;
+pub use watcher::{Watcher, read_image};

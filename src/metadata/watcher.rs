@@ -114,6 +114,14 @@ impl Watcher {
     }
 }
 
+/// The cluster as the registry has it now, for whoever needs it once.
+pub async fn read_image(
+    registry: &dyn Registry,
+    resolver: &Resolver,
+) -> Result<Image, RegistryError> {
+    Ok(read(registry, resolver).await?.0)
+}
+
 /// Reads all keys at one revision, page by page.
 async fn read(
     registry: &dyn Registry,

@@ -4,6 +4,7 @@
 mod embedded;
 mod etcd;
 pub mod key;
+mod lease;
 pub mod value;
 
 use std::fmt::Debug;
@@ -16,6 +17,7 @@ use bytes::Bytes;
 pub use embedded::Embedded;
 pub use etcd::{Etcd, EtcdConfig};
 pub use key::Key;
+pub use lease::BrokerLease;
 
 /// Counts the store's writes.
 pub type Revision = i64;

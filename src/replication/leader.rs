@@ -263,7 +263,7 @@ impl State {
         };
         let now = shared.clock.now();
         let silence_max = (shared.config.fetch_wait_max * 2).max(SILENCE_MIN);
-        !shared.lease.has_passed(now)
+        !shared.lease.has_passed(shared.clock.boot())
             || now
                 .checked_sub(silence_max)
                 .is_none_or(|since| isr.is_followed(since))

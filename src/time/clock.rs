@@ -10,6 +10,8 @@ use crate::types::TimestampMs;
 pub trait Clock: Debug + Send + Sync {
     /// Never goes back; for deadlines and durations.
     fn now(&self) -> Instant;
+    /// Time since the machine started, what it slept included: a lease goes on while a machine sleeps.
+    fn boot(&self) -> Duration;
     /// Milliseconds since 1970, as records and offsets are stamped.
     fn wall_ms(&self) -> TimestampMs;
 }
@@ -22,6 +24,13 @@ impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods)] // this is the clock
     fn now(&self) -> Instant {
         Instant::now()
+    }
+
+    fn boot(&self) -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or_default();
+        Duration::new(seconds, nanoseconds)
     }
 
     #[allow(clippy::disallowed_methods)] // this is the clock
@@ -63,6 +72,10 @@ impl Clock for ManualClock {
     fn now(&self) -> Instant {
         let elapsed = self.elapsed_ms.load(Ordering::SeqCst);
         self.start + Duration::from_millis(elapsed.unsigned_abs())
+    }
+
+    fn boot(&self) -> Duration {
+        Duration::from_millis(self.elapsed_ms.load(Ordering::SeqCst).unsigned_abs())
     }
 
     fn wall_ms(&self) -> TimestampMs {

@@ -7,7 +7,7 @@ keys! { CLUSTER:
         "Java class that judges changes of configurations; none can be loaded here.";
     BOOLEAN "auto.create.topics.enable" = "true", Any, Y, ReadOnly,
         "Whether asking for the metadata of an unknown topic creates it.";
-    BOOLEAN "auto.leader.rebalance.enable" = "true", Any, A, ReadOnly,
+    BOOLEAN "auto.leader.rebalance.enable" = "true", Any, Y, ReadOnly,
         "Whether leadership returns to each partition's first replica by itself.";
     INT "broker.heartbeat.interval.ms" = "2000", Any, Y, ReadOnly,
         "How often the broker renews its registration, at most half of broker.session.timeout.ms.";
@@ -25,7 +25,7 @@ keys! { CLUSTER:
         "Names of the providers that values of the form ${name:path:key} are looked up with: Kafka's env, file and directory providers are understood.";
     STRING "control.plane.listener.name" = null, Any, I, Internal,
         "Listener of the controller in ZooKeeper times; there is none here.";
-    BOOLEAN "controlled.shutdown.enable" = "true", Any, A, ReadOnly,
+    BOOLEAN "controlled.shutdown.enable" = "true", Any, Y, ReadOnly,
         "Whether a broker hands its leaderships over before it stops.";
     INT "controlled.shutdown.max.retries" = null, Any, A, Internal,
         "How often handing over leaderships was retried in ZooKeeper times.";
@@ -81,7 +81,7 @@ keys! { CLUSTER:
         "Segment size of Kafka's metadata log, for tests.";
     INT "internal.metadata.max.batch.size.in.bytes" = "8388608", Any, I, Internal,
         "Largest batch of Kafka's metadata log, for tests.";
-    LONG "leader.imbalance.check.interval.seconds" = "300", AtLeast(1), A, ReadOnly,
+    LONG "leader.imbalance.check.interval.seconds" = "300", AtLeast(1), Y, ReadOnly,
         "How often leadership is compared with the preferred replicas.";
     INT "leader.imbalance.per.broker.percentage" = null, Any, A, Internal,
         "Imbalance that a broker was allowed in ZooKeeper times.";

@@ -47,9 +47,11 @@ async fn start(directory: tempfile::TempDir, change: impl FnOnce(&mut BrokerConf
         new_cluster_id: None,
         ttl: Duration::from_secs(3600),
         heartbeat: Duration::from_secs(1200),
-        revoke_at_stop: false,
+        has_data: false,
+        directories: Vec::new(),
+        shared: None,
     };
-    let session = Session::start(Arc::clone(&shared), session_config, &SystemClock)
+    let session = Session::start(Arc::clone(&shared), session_config, Arc::new(SystemClock))
         .await
         .unwrap();
     let watcher = Watcher::load(Arc::clone(&shared), Resolver::new(&config))

@@ -16,7 +16,11 @@ fn config(cluster_id: Option<&str>) -> SessionConfig {
         new_cluster_id: None,
         ttl: Duration::from_millis(400),
         heartbeat: Duration::from_millis(130),
-        revoke_at_stop: true,
+        has_data: false,
+        directories: Vec::new(),
+        shared: Some(Resolver::new(&crate::config::BrokerConfig::for_tests(
+            "/nowhere",
+        ))),
     }
 }
 
@@ -24,7 +28,7 @@ fn config(cluster_id: Option<&str>) -> SessionConfig {
 async fn a_new_cluster_gets_an_id_that_stays() {
     let directory = tempfile::tempdir().unwrap();
     let shared = registry(&directory).await;
-    let session = Session::start(Arc::clone(&shared), config(None), &SystemClock)
+    let session = Session::start(Arc::clone(&shared), config(None), Arc::new(SystemClock))
         .await
         .unwrap();
     assert_eq!(session.cluster_id().len(), 22);
@@ -37,7 +41,7 @@ async fn a_new_cluster_gets_an_id_that_stays() {
 
     // The next process: the same cluster, a new epoch, a new block.
     let shared = registry(&directory).await;
-    let session = Session::start(Arc::clone(&shared), config(None), &SystemClock)
+    let session = Session::start(Arc::clone(&shared), config(None), Arc::new(SystemClock))
         .await
         .unwrap();
     assert_eq!(
@@ -50,7 +54,7 @@ async fn a_new_cluster_gets_an_id_that_stays() {
     drop((session, shared));
 
     let shared = registry(&directory).await;
-    let other = Session::start(shared, config(Some("other")), &SystemClock).await;
+    let other = Session::start(shared, config(Some("other")), Arc::new(SystemClock)).await;
     assert!(matches!(other, Err(SessionError::OtherCluster { .. })));
 }
 
@@ -60,7 +64,7 @@ async fn a_given_cluster_id_is_taken() {
     let session = Session::start(
         registry(&directory).await,
         config(Some("mine")),
-        &SystemClock,
+        Arc::new(SystemClock),
     )
     .await
     .unwrap();
@@ -76,7 +80,7 @@ async fn a_new_registry_takes_the_id_of_the_data() {
             new_cluster_id: Some(of_the_data.to_owned()),
             ..config(configured)
         };
-        Session::start(Arc::clone(&shared), config, &SystemClock)
+        Session::start(Arc::clone(&shared), config, Arc::new(SystemClock))
     };
     let session = start(None, "data").await.unwrap();
     assert_eq!(session.cluster_id(), "data");
@@ -94,10 +98,10 @@ async fn the_lease_is_kept_alive_as_often_as_asked() {
             heartbeat: Duration::from_millis(heartbeat_ms),
             ..config(None)
         };
-        let session = Session::start(Arc::clone(&shared), config, &SystemClock).await;
+        let session = Session::start(Arc::clone(&shared), config, Arc::new(SystemClock)).await;
         let session = session.unwrap();
         let stop = CancellationToken::new();
-        let running = tokio::spawn(session.run(Arc::new(SystemClock), stop.clone()));
+        let running = tokio::spawn(session.run(stop.clone()));
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         let registered = shared.get("/brokers/1").await.unwrap().is_some();
         assert_eq!(registered, stays, "every {heartbeat_ms} ms");
@@ -110,13 +114,13 @@ async fn the_lease_is_kept_alive_as_often_as_asked() {
 async fn a_silent_predecessor_is_waited_for_and_a_living_one_is_not_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let shared = registry(&directory).await;
-    let start = || Session::start(Arc::clone(&shared), config(None), &SystemClock);
+    let start = || Session::start(Arc::clone(&shared), config(None), Arc::new(SystemClock));
     let first = start().await.unwrap();
     // Nobody keeps the first one alive.
     let second = start().await.unwrap();
     assert!(second.broker_epoch() > first.broker_epoch());
     let stop = CancellationToken::new();
-    let running = tokio::spawn(second.run(Arc::new(SystemClock), stop.clone()));
+    let running = tokio::spawn(second.run(stop.clone()));
     assert!(matches!(
         start().await,
         Err(SessionError::Taken(BrokerId(1)))

@@ -381,7 +381,7 @@ async fn offsets_are_not_told_before_the_high_watermark_has_reached_the_term() {
 async fn past_its_lease_a_leader_goes_on_while_everybody_follows() {
     // R12
     let (fixture, partition) = Fixture::leading(page_cache(), &[ME, TWO]);
-    fixture.replicas.lease().set(SystemClock.now());
+    fixture.replicas.lease().set(SystemClock.boot());
     let refused = partition
         .produce(batch(&["a"]), options(Acks::Leader))
         .await;
@@ -402,7 +402,10 @@ async fn past_its_lease_a_leader_goes_on_while_everybody_follows() {
     follow(&partition, TWO, 2).await;
     drop(pending);
     assert_eq!(partition.log_offsets(), Some((0, 3)));
-    fixture.replicas.lease().set(later());
+    fixture
+        .replicas
+        .lease()
+        .set(SystemClock.boot() + Duration::from_secs(60));
     assert_eq!(produce(&partition, &["d"], Acks::Leader).await, 3);
 }
 

@@ -1,0 +1,330 @@
+//! Brokers, a real etcd, and who leads what. Where the machine has no `etcd` this says so and passes, unless
+//! `OTTLA_REQUIRE_ETCD=1` is set (CI does).
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // helpers of tests
+
+#[path = "support/etcd.rs"]
+mod etcd_process;
+mod support;
+
+use std::time::{Duration, Instant};
+
+use etcd_process::{EtcdProcess, start_etcd};
+use ottla::config::BrokerConfig;
+use ottla::metadata::{Image, Partition, Resolver, read_image};
+use ottla::registry::{Compare, Etcd, EtcdConfig, Op, Registry};
+use ottla::types::BrokerId;
+use support::{Answer, Ottla, PATIENCE, ask, hex, string};
+
+const PREFIX: &str = "/ottla/test";
+const SESSION: Duration = Duration::from_secs(3);
+
+struct Cluster {
+    etcd: Etcd,
+    brokers: Vec<Ottla>,
+    process: EtcdProcess,
+}
+
+impl Cluster {
+    /// Brokers 1..=`count`, 1 being the controller. `None`: there is no etcd.
+    async fn start(count: i32, more: &[&str]) -> Option<Self> {
+        let process = start_etcd()?;
+        let etcd = connect(&process.client_url).await;
+        let brokers = (1..=count)
+            .map(|id| start(&process.client_url, id, more))
+            .collect();
+        let cluster = Self {
+            etcd,
+            brokers,
+            process,
+        };
+        let all = usize::try_from(count).unwrap();
+        cluster.until(|image| image.brokers.len() == all).await;
+        Some(cluster)
+    }
+
+    fn broker(&mut self, id: i32) -> &mut Ottla {
+        &mut self.brokers[usize::try_from(id - 1).unwrap()]
+    }
+
+    async fn image(&self) -> Image {
+        let resolver = Resolver::new(&BrokerConfig::for_tests("/nowhere"));
+        read_image(&self.etcd, &resolver).await.unwrap()
+    }
+
+    /// Looks until the image is as it should be; returns it.
+    async fn until(&self, holds: impl Fn(&Image) -> bool) -> Image {
+        let begun = Instant::now();
+        loop {
+            let image = self.image().await;
+            if holds(&image) {
+                return image;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{image:#?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn partition(&self, topic: &str, holds: impl Fn(&Partition) -> bool) -> Partition {
+        let image = self
+            .until(|image| image.partition(topic, 0).is_some_and(|p| holds(p)))
+            .await;
+        (**image.partition(topic, 0).unwrap()).clone()
+    }
+}
+
+fn start(url: &str, id: i32, more: &[&str]) -> Ottla {
+    let mut overrides = vec![
+        format!("etcd.endpoints={url}"),
+        format!("etcd.prefix={PREFIX}"),
+        format!("node.id={id}"),
+        format!("broker.rack=rack-{}", id % 2),
+        format!("broker.session.timeout.ms={}", SESSION.as_millis()),
+        "broker.heartbeat.interval.ms=500".to_owned(),
+    ];
+    overrides.extend(more.iter().map(|&text| text.to_owned()));
+    let overrides: Vec<&str> = overrides.iter().map(String::as_str).collect();
+    let broker = Ottla::start(&overrides);
+    serves(&broker, 1);
+    broker
+}
+
+/// Waits until a broker has said so often that it serves: its port takes connections earlier.
+fn serves(broker: &Ottla, times: usize) {
+    let begun = Instant::now();
+    while broker.log().matches(" serving ").count() < times {
+        assert!(begun.elapsed() < PATIENCE, "{}", broker.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+async fn connect(url: &str) -> Etcd {
+    let config = EtcdConfig::new(vec![url.to_owned()], PREFIX);
+    for _ in 0..100 {
+        if let Ok(etcd) = Etcd::connect(&config).await {
+            return etcd;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("etcd does not come up");
+}
+
+fn ids(ids: &[i32]) -> Vec<BrokerId> {
+    ids.iter().copied().map(BrokerId).collect()
+}
+
+/// CreateTopics v2 with these replicas, on any broker; returns the error code.
+fn create(broker: &Ottla, name: &str, replicas: &[&[i32]]) -> i16 {
+    let mut body = [&hex("00000001")[..], &string(name), &hex("ffffffff ffff")].concat();
+    body.extend(u32::try_from(replicas.len()).unwrap().to_be_bytes());
+    for (index, replicas) in (0i32..).zip(replicas) {
+        body.extend(index.to_be_bytes());
+        body.extend(u32::try_from(replicas.len()).unwrap().to_be_bytes());
+        for id in *replicas {
+            body.extend(id.to_be_bytes());
+        }
+    }
+    body.extend(hex("00000000 00007530 00"));
+    let response = broker.connect().request(19, 2, &body).unwrap();
+    let at = 4 + 4 + 2 + name.len();
+    i16::from_be_bytes(response[at..at + 2].try_into().unwrap())
+}
+
+/// Metadata v1 of no topics: the brokers with their racks, and the controller.
+fn brokers_seen(broker: &Ottla) -> (Vec<(i32, String)>, i32) {
+    let mut answer: Answer = ask(&mut broker.connect(), 3, 1, &hex("00000000"));
+    let brokers = (0..answer.i32())
+        .map(|_| {
+            let id = answer.i32();
+            answer.string();
+            answer.i32();
+            (id, answer.string())
+        })
+        .collect();
+    (brokers, answer.i32())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_dies_loses_what_it_led_and_the_controller_its_seat() {
+    let Some(mut cluster) = Cluster::start(3, &[]).await else {
+        return;
+    };
+    // Whoever is asked knows all of them, and does what is asked.
+    let rack = |id: i32| (id, format!("rack-{}", id % 2));
+    for id in 1..=3 {
+        let (brokers, controller) = brokers_seen(cluster.broker(id));
+        assert_eq!((brokers, controller), (vec![rack(1), rack(2), rack(3)], 1));
+    }
+    assert_eq!(create(cluster.broker(3), "t", &[&[1, 2, 3], &[2, 3, 1]]), 0);
+    assert_eq!(create(cluster.broker(3), "alone", &[&[3]]), 0);
+    let made = cluster.image().await;
+    let first = made.partition("t", 0).unwrap();
+    let epoch_of = |image: &Image, id: i32| image.brokers[&BrokerId(id)].epoch;
+    assert_eq!(first.leader, Some(BrokerId(1)));
+    assert_eq!(first.leader_registration, epoch_of(&made, 1));
+
+    // The controller itself: another one takes the seat, and its leaderships go on.
+    cluster.broker(1).kill();
+    let killed = Instant::now();
+    let image = cluster
+        .until(|image| !image.brokers.contains_key(&BrokerId(1)))
+        .await;
+    let lapsed = Instant::now();
+    let partition = cluster
+        .partition("t", |p| p.leader == Some(BrokerId(2)))
+        .await;
+    println!(
+        "lease ended {:?} after the kill; a new leader {:?} later",
+        lapsed - killed,
+        lapsed.elapsed()
+    );
+    assert!(lapsed.elapsed() < Duration::from_secs(1));
+    assert_eq!((partition.isr, partition.leader_epoch), (ids(&[2, 3]), 1));
+    assert_eq!(partition.leader_registration, epoch_of(&image, 2));
+    let image = cluster.until(|image| image.controller.is_some()).await;
+    assert_ne!(image.controller, Some(BrokerId(1)));
+
+    // What the deposed controller would write is refused, and changes nothing.
+    let key = "/partitions/AAAAAAAAAAAAAAAAAAAAAA/0".to_owned();
+    let seat = Compare::CreateRevision {
+        key: "/controller".to_owned(),
+        revision: made.controller_registration,
+    };
+    let op = Op::Delete { key };
+    assert!(
+        !cluster
+            .etcd
+            .txn(vec![seat], vec![op])
+            .await
+            .unwrap()
+            .succeeded
+    );
+
+    // Back again it leads nothing, until its turn as the preferred leader comes.
+    cluster.broker(1).spawn();
+    serves(cluster.broker(1), 2);
+    let (brokers, _) = brokers_seen(cluster.broker(1));
+    assert_eq!(brokers.len(), 3);
+    let image = cluster.image().await;
+    assert_eq!(image.partition("t", 0).unwrap().leader, Some(BrokerId(2)));
+    // The only replica of a partition goes with its broker, and comes back with it.
+    cluster.broker(3).kill();
+    let gone = |p: &Partition| p.leader.is_none() && p.elr == ids(&[3]);
+    cluster
+        .until(|image| gone(image.partition("alone", 0).unwrap()))
+        .await;
+    cluster.broker(3).spawn();
+    let back = |p: &Partition| p.leader == Some(BrokerId(3)) && p.isr == ids(&[3]);
+    cluster
+        .until(|image| back(image.partition("alone", 0).unwrap()))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_stops_hands_over_first() {
+    let Some(mut cluster) = Cluster::start(3, &[]).await else {
+        return;
+    };
+    assert_eq!(create(cluster.broker(2), "t", &[&[1, 2, 3], &[2, 1, 3]]), 0);
+    assert_eq!(cluster.broker(1).stop(), Some(0));
+    let image = cluster.image().await;
+    let partition = image.partition("t", 0).unwrap();
+    assert_eq!(partition.leader, Some(BrokerId(2)));
+    assert_eq!((&partition.isr, partition.leader_epoch), (&ids(&[2, 3]), 1));
+    assert_eq!(image.partition("t", 1).unwrap().isr, ids(&[2, 3]));
+    assert!(!image.brokers.contains_key(&BrokerId(1)));
+    assert!(image.known_brokers.contains_key(&BrokerId(1)));
+    let said = cluster.broker(1).log();
+    assert!(said.contains("handed over"), "{said}");
+    // Who is known gets replicas, though it is away.
+    assert_eq!(create(cluster.broker(3), "u", &[&[1, 3]]), 0);
+    let partition = cluster.partition("u", |_| true).await;
+    assert_eq!(
+        (partition.leader, partition.isr),
+        (Some(BrokerId(3)), ids(&[3]))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_broker_with_the_same_id_is_refused() {
+    let Some(mut cluster) = Cluster::start(1, &[]).await else {
+        return;
+    };
+    let url = cluster.process.client_url.clone();
+    let second = std::thread::spawn(move || {
+        let mut second = std::process::Command::new(env!("CARGO_BIN_EXE_ottla"));
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().display().to_string();
+        for text in [
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            "metrics.listeners=",
+            "node.id=1",
+            "broker.session.timeout.ms=3000",
+            &format!("log.dirs={data}"),
+            &format!("etcd.endpoints={url}"),
+            &format!("etcd.prefix={PREFIX}"),
+        ] {
+            second.args(["--override", text]);
+        }
+        second.output().unwrap()
+    });
+    let output = second.join().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("another broker with this id is running"),
+        "{said}"
+    );
+    assert!(cluster.broker(1).is_alive());
+    assert_eq!(cluster.image().await.brokers.len(), 1);
+}
+
+/// 2,000 of them here; `CONTROLLER_PARTITIONS=10000` for the promise: 3 s.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_partitions_of_a_dead_broker_have_leaders_soon() {
+    let Some(mut cluster) = Cluster::start(3, &[]).await else {
+        return;
+    };
+    let count = std::env::var("CONTROLLER_PARTITIONS").map_or(2_000, |n| n.parse().unwrap());
+    let topics = 10;
+    for topic in 0..topics {
+        let replicas: Vec<&[i32]> = vec![&[3, 1, 2]; count / topics];
+        assert_eq!(
+            create(cluster.broker(1), &format!("t{topic}"), &replicas),
+            0
+        );
+    }
+    cluster.broker(3).kill();
+    cluster
+        .until(|image| !image.brokers.contains_key(&BrokerId(3)))
+        .await;
+    let lapsed = Instant::now();
+    let led_by_3 = |image: &Image| {
+        let partitions = image.topics.values().flat_map(|topic| &topic.partitions);
+        let mut led = partitions.filter(|p| p.leader == Some(BrokerId(3)));
+        led.next().is_some()
+    };
+    cluster.until(|image| !led_by_3(image)).await;
+    let took = lapsed.elapsed();
+    println!("{count} partitions have leaders {took:?} after the lease ended");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_killed_leaves_the_isrs_of_topics_that_live_in_the_page_cache() {
+    let more = ["log.flush.interval.messages=1000000"];
+    let Some(mut cluster) = Cluster::start(2, &more).await else {
+        return;
+    };
+    assert_eq!(create(cluster.broker(1), "t", &[&[1, 2], &[2, 1]]), 0);
+    // Both at once: nobody is left to see who goes.
+    cluster.broker(2).kill();
+    cluster.broker(1).kill();
+    cluster.until(|image| image.brokers.is_empty()).await;
+    cluster.broker(2).spawn();
+    let partition = cluster
+        .partition("t", |p| !p.isr.contains(&BrokerId(2)))
+        .await;
+    assert_eq!(partition.isr, ids(&[1]));
+    let said = cluster.broker(2).log();
+    assert!(said.contains("the last stop was not clean"), "{said}");
+}
