@@ -31,7 +31,7 @@ def enclose():
     if os.environ.get(INSIDE):
         run("mount", "-t", "tmpfs", "none", "/run/netns")  # the names of our networks are nobody else's
         return
-    missing = [tool for tool in ("unshare", "nsenter", "ip", "nft", "mkfs.ext4", "etcd") if not shutil.which(tool)]
+    missing = [tool for tool in ("unshare", "nsenter", "ip", "nft", "mkfs.ext4", "etcd", "etcdctl") if not shutil.which(tool)]
     if missing or os.geteuid() != 0:
         sys.exit(f"FAIL cluster needs root and these commands: {', '.join(missing) or 'all there'} (Debian: iproute2 nftables e2fsprogs etcd-server)")
     pathlib.Path("/run/netns").mkdir(parents=True, exist_ok=True)
@@ -142,6 +142,13 @@ class Etcd(Process):
     def start(self):
         self.launch()
         until("etcd serves", self.healthy, 30)
+
+    def ctl(self, *arguments):
+        """What etcdctl prints, asked from the hub."""
+        return run("env", "ETCDCTL_API=3", "etcdctl", "--endpoints", self.endpoint, *arguments)
+
+    def revision(self):
+        return json.loads(self.ctl("endpoint", "status", "-w", "json"))[0]["Status"]["header"]["revision"]
 
     def healthy(self):
         with contextlib.suppress(OSError, http.client.HTTPException, ValueError):

@@ -114,6 +114,29 @@ class Nemesis:
         self.undo.append(self.cluster.net.heal)
         return "etcd is cut off from all brokers", self.hold(1, self.lease * 2)
 
+    def etcd_slow(self):
+        injected = Injected(self.cluster.etcd, "fdatasync", f"delay_exit={self.chance.choice((100, 500, 1000))}000")
+        self.undo.append(injected.end)
+        return "the disk of etcd is slow", self.hold(1, self.lease * 2)
+
+    def lease_revoke(self):
+        """A lease ends under a broker that is well."""
+        leases = [line for line in self.cluster.etcd.ctl("lease", "list").splitlines()[1:] if line.strip()]
+        if not leases:
+            raise Spared("there is no lease")
+        self.cluster.etcd.ctl("lease", "revoke", self.chance.choice(leases))
+        return "a lease is revoked", self.hold(0.2, self.lease)
+
+    def etcd_compact(self, role):
+        """A watcher that was away comes back, and what it missed has been compacted away."""
+        node, who = self.role(role)
+        self.undo.append(self.cluster.net.heal)
+        self.cluster.net.cut(node.name, ["etcd"])
+        time.sleep(self.lease + 1.5)  # its leaders move meanwhile
+        self.cluster.etcd.ctl("compact", str(self.cluster.etcd.revision()))
+        self.cluster.etcd.ctl("defrag")
+        return f"{who} is cut off from etcd, which is compacted", self.hold(0, 1)
+
     # ---- the network
 
     def network(self, role, shape):
@@ -277,7 +300,8 @@ def catalogue(lease):
             "pause-controller": lambda n: n.pause("controller", lease + 0.5, 2 * lease), "pause-short": lambda n: n.pause("leader", 0.2, 1.5),
             "shutdown": Nemesis.shutdown, "rolling": Nemesis.rolling,
         },
-        "etcd": {"etcd-kill": Nemesis.etcd_kill, "etcd-pause": Nemesis.etcd_pause, "etcd-cut": Nemesis.etcd_cut},
+        "etcd": {"etcd-kill": Nemesis.etcd_kill, "etcd-pause": Nemesis.etcd_pause, "etcd-cut": Nemesis.etcd_cut, "etcd-slow": Nemesis.etcd_slow,
+                 "lease-revoke": Nemesis.lease_revoke, "etcd-compact": lambda n: n.etcd_compact("follower")},
         "net": {
             **{f"cut-{shape}": (lambda n, shape=shape: n.network("leader", shape))
                for shape in ("all", "etcd", "etcd-answers", "etcd-questions", "peers", "one", "deaf", "mute", "one-way", "clients")},
