@@ -106,12 +106,41 @@ impl Watcher {
         self.cache.publish(Arc::new(image));
     }
 
+    /// Reads everything again. What another registry says, or an older state of this one, is not
+    /// believed: a topic that it does not know has not been deleted.
     async fn reload(&mut self) -> Result<(), RegistryError> {
         let (image, unattached) = read(self.registry.as_ref(), &self.resolver).await?;
+        if let Some(why) = disbelief(&self.cache.current(), &image) {
+            return Err(RegistryError::Storage(why));
+        }
         self.unattached = unattached;
         self.cache.publish(Arc::new(image));
         Ok(())
     }
+}
+
+/// Why what was read does not go on from the image that is known, or `None`.
+fn disbelief(known: &Image, read: &Image) -> Option<String> {
+    if read.cluster_id != known.cluster_id {
+        return Some(format!(
+            "it is not that of the cluster {} any more, but {}: etcd was wiped, or is another one. \
+             This broker goes on with what it knows",
+            known.cluster_id,
+            if read.cluster_id.is_empty() {
+                "empty".to_owned()
+            } else {
+                format!("that of {}", read.cluster_id)
+            }
+        ));
+    }
+    (read.revision < known.revision).then(|| {
+        format!(
+            "its revision went back from {} to {}: etcd was restored from an older snapshot. This \
+             broker goes on with what it knows; bring the newer state back, or restart all brokers \
+             to accept the older one",
+            known.revision, read.revision
+        )
+    })
 }
 
 /// The cluster as the registry has it now, for whoever needs it once.
@@ -147,5 +176,68 @@ async fn read(
 fn report(problems: &[String]) {
     for problem in problems {
         tracing::error!(problem, "the registry holds what this broker cannot use");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::config::BrokerConfig;
+    use crate::registry::{Embedded, Op};
+    use crate::time::SystemClock;
+
+    fn image(cluster_id: &str, revision: i64) -> Image {
+        Image {
+            cluster_id: cluster_id.into(),
+            revision,
+            ..Image::default()
+        }
+    }
+
+    #[test]
+    fn only_the_same_cluster_that_went_on_is_believed() {
+        let known = image("a", 7);
+        assert_eq!(disbelief(&known, &image("a", 7)), None);
+        assert_eq!(disbelief(&known, &image("a", 8)), None);
+        for (read, word) in [
+            (image("", 9), "empty"),
+            (image("b", 9), "that of b"),
+            (image("a", 6), "older snapshot"),
+        ] {
+            assert!(disbelief(&known, &read).unwrap().contains(word));
+        }
+        assert_eq!(disbelief(&image("", 0), &image("", 3)), None);
+    }
+
+    #[tokio::test]
+    async fn a_registry_that_was_wiped_makes_nobody_forget_a_topic() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = async |name: &str| -> Arc<dyn Registry> {
+            let path = directory.path().join(name);
+            Arc::new(Embedded::open(path, Arc::new(SystemClock)).await.unwrap()) as _
+        };
+        let put = |key: &str, value: &str| Op::Put {
+            key: key.to_owned(),
+            value: Bytes::copy_from_slice(value.as_bytes()),
+            lease: 0,
+        };
+        let registry = open("known").await;
+        let topic = r#"{"id":"AAAAAAAAAAAAAAAAAAAAAQ","partitions":[[1]]}"#;
+        registry
+            .txn(
+                vec![],
+                vec![put("/cluster/id", "a"), put("/topics/t", topic)],
+            )
+            .await
+            .unwrap();
+        let resolver = Resolver::new(&BrokerConfig::for_tests(directory.path()));
+        let mut watcher = Watcher::load(registry, resolver).await.unwrap();
+        let before = watcher.cache.current();
+        assert_eq!(&*before.cluster_id, "a");
+        watcher.registry = open("wiped").await;
+        assert!(watcher.reload().await.is_err());
+        assert!(Arc::ptr_eq(&before, &watcher.cache.current()));
     }
 }
