@@ -30,7 +30,9 @@ use crate::net::{
     SocketOptions,
 };
 use crate::registry::Registry;
-use crate::replication::{IsrPublisher, LogDirState, Replicas, ReplicasConfig};
+use crate::replication::{
+    FetcherSettings, IsrPublisher, LogDirState, ReplicaFetchers, Replicas, ReplicasConfig,
+};
 use crate::telemetry::{BrokerState, Metrics};
 use crate::time::{Clock, SystemClock};
 use crate::types::BrokerId;
@@ -108,6 +110,7 @@ impl Broker {
         session.handle().lease().keep(Arc::clone(replicas.lease()));
         logs.set_flush_listener(replicas.flush_listener());
         metadata.add_listener(Arc::clone(&replicas) as _);
+        let (background, stopping) = (TaskTracker::new(), CancellationToken::new());
         replicas.remove_strays(&metadata.current());
         replicas.miss_dead_directories();
         let at_a_time = usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1);
@@ -116,6 +119,13 @@ impl Broker {
             logs.start_scrub(Duration::from_millis(ms))
                 .context("start to scrub the log directories")?;
         }
+        metadata.add_listener(Arc::new(ReplicaFetchers::new(
+            FetcherSettings::from(&*config),
+            Arc::clone(&replicas),
+            Arc::clone(&clock),
+            background.clone(),
+            stopping.clone(),
+        )));
         let groups = Arc::new(GroupCoordinator::new(
             &config,
             Arc::clone(&metadata),
@@ -155,8 +165,8 @@ impl Broker {
             config: Arc::clone(&config),
             closing: CancellationToken::new(),
             connections: TaskTracker::new(),
-            stopping: CancellationToken::new(),
-            background: TaskTracker::new(),
+            stopping,
+            background,
             leaving: CancellationToken::new(),
             membership: TaskTracker::new(),
         };

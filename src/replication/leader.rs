@@ -221,8 +221,7 @@ impl State {
         let current = self.high_watermark;
         let rule = self.watermark_rule();
         match &self.leading {
-            // It comes with what the leader sends.
-            Leading::No => current,
+            Leading::No => self.followed_high_watermark(own),
             Leading::Alone => high_watermark(current, &[own], rule),
             Leading::With(isr) => {
                 let moment = Moment {

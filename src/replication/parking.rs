@@ -191,6 +191,9 @@ impl Partition {
                 let waiters = &mut state.waiters;
                 waiters.advance(FetchBound::LogEnd, to, &mut woken, |w| satisfied(w, to));
             }
+            let flushed = position.flushed;
+            let waiters = &mut state.waiters;
+            waiters.advance(FetchBound::Flushed, flushed, &mut woken, |_| true);
             if to > state.high_watermark {
                 state.high_watermark = to;
                 let waiters = &mut state.waiters;

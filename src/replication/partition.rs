@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use super::follower::Following;
 use super::parking::Waiter;
 use super::role::{Health, Leading};
 use super::shared::Shared;
@@ -26,6 +27,7 @@ pub(super) struct State {
     pub(super) config: Arc<TopicConfig>,
     pub(super) role: Arc<metadata::Partition>,
     pub(super) leading: Leading,
+    pub(super) following: Following,
     pub(super) health: Health,
     pub(super) high_watermark: Offset,
     pub(super) log_end: Offset,
@@ -67,6 +69,7 @@ impl Partition {
                 config,
                 role,
                 leading: Leading::No,
+                following: Following::default(),
                 health: Health::Online,
                 high_watermark: 0,
                 log_end: 0,

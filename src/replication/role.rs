@@ -32,7 +32,7 @@ pub(super) enum Leading {
 }
 
 impl Leading {
-    fn is_so(&self) -> bool {
+    pub(super) fn is_so(&self) -> bool {
         !matches!(self, Self::No)
     }
 }
@@ -197,7 +197,7 @@ impl State {
         match bound {
             FetchBound::LogEnd => self.log_end,
             FetchBound::HighWatermark | FetchBound::LastStable => self.high_watermark,
-            FetchBound::LowWatermark => NO_OFFSET,
+            FetchBound::LowWatermark | FetchBound::Flushed => NO_OFFSET,
         }
     }
 }

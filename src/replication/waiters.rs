@@ -16,6 +16,8 @@ pub enum FetchBound {
     LastStable,
     /// The log start of all replicas: who deletes records waits for it, and nobody reads up to it.
     LowWatermark,
+    /// What is on this broker's disk: a follower waits for it before it asks for more.
+    Flushed,
 }
 
 /// Names one waiter; unique in its partition.

@@ -32,6 +32,14 @@ impl WatermarkRule {
                 .min(replicas),
         }
     }
+
+    /// Up to where a replica promises to keep what it has.
+    pub(crate) fn kept(self, position: ReplicaPosition) -> Offset {
+        match self.flushed_only {
+            true => position.flushed.min(position.log_end),
+            false => position.log_end,
+        }
+    }
 }
 
 /// Returns where the high watermark goes from `current`, given every member of the maximal ISR, the
@@ -44,15 +52,8 @@ pub(crate) fn high_watermark(
     if isr.len() < rule.min_isr {
         return current;
     }
-    let kept = |position: &ReplicaPosition| {
-        if rule.flushed_only {
-            position.flushed.min(position.log_end)
-        } else {
-            position.log_end
-        }
-    };
     isr.iter()
-        .map(kept)
+        .map(|position| rule.kept(*position))
         .min()
         .map_or(current, |lowest| lowest.max(current))
 }
