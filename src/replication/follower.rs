@@ -61,15 +61,14 @@ impl Partition {
             let flushed = open.append_fetched(leader_epoch, &fetched)?;
             open.partition.hear_high_watermark(fetched.high_watermark);
             open.raise_log_start(fetched.log_start);
-            Ok((flushed, open.position()))
+            Ok((flushed, open.position_at(open.log.log_end_offset())))
         });
         Box::pin(async move {
-            let (flushed, mut position) = appended.await?;
+            let (flushed, position) = appended.await?;
             if let Some(flushed) = flushed {
                 flushed
                     .await
                     .unwrap_or(Err(ErrorCode::NotLeaderOrFollower))?;
-                position.fetch_offset = position.log_end;
             }
             Ok(position)
         })
@@ -172,12 +171,16 @@ impl OpenPartition<'_> {
     }
 
     fn position(&self) -> Position {
+        let log_end = self.log.log_end_offset();
+        self.position_at(match self.waits_for_disk() {
+            true => self.log.flushed_offset().min(log_end),
+            false => log_end,
+        })
+    }
+
+    fn position_at(&self, fetch_offset: Offset) -> Position {
         let log = self.log;
         let log_end = log.log_end_offset();
-        let fetch_offset = match self.waits_for_disk() {
-            true => log.flushed_offset().min(log_end),
-            false => log_end,
-        };
         let last_epoch = match fetch_offset == log_end {
             true => log.latest_epoch(),
             false => log.epoch_for_offset(fetch_offset - 1),

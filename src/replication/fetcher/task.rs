@@ -366,6 +366,10 @@ impl Fetcher {
         let Some(request) = self.machine.request(broker_epoch) else {
             return;
         };
+        tracing::trace!(
+            leader = self.leader.0, session = request.session_id, epoch = request.session_epoch,
+            topics = ?request.topics, "fetch"
+        );
         self.answering = Some(self.send(&request));
     }
 
@@ -462,6 +466,13 @@ impl Fetcher {
         let complaint = match decoded {
             Ok((peer, answer)) => {
                 self.peer = Some(peer);
+                for fetched in &answer.partitions {
+                    tracing::trace!(
+                        leader = self.leader.0, partition = fetched.partition, error = fetched.error,
+                        bytes = fetched.records.len(), high_watermark = fetched.high_watermark,
+                        diverging = ?fetched.diverging_epoch, "fetched"
+                    );
+                }
                 self.patience = Some(Instant::from_std(now) + PATIENCE);
                 let refused = self.machine.answered(now, answer);
                 refused.map(|code| format!("error code {code}"))
