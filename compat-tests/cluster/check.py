@@ -9,7 +9,7 @@ A history is a file of JSON arrays, one a line:
     ["promise", topic, promise]                               idempotent | all | one | nothing (below)
     ["producer", producer, topic, in_order]                   does it send the next record only after the last (or idempotently)?
     ["send", t, producer, partition, number]                  numbers count per producer and partition
-    ["ack", t, producer, partition, number, offset]
+    ["ack", t, producer, partition, number, offset]           offset null: it is there already, nobody says where
     ["fail", t, producer, partition, number, error]           certainly not written
     ["unknown", t, producer, partition, number, error]        maybe written, now or later
     ["start", t, reader, topic, partition, offset]            from where a reader reads
@@ -157,7 +157,7 @@ class Checker:
         by_offset = {}
         for record, offset in this.acknowledged.items():
             other = by_offset.setdefault(offset, record)
-            if other != record:
+            if other != record and offset is not None:
                 self.wrong("acknowledged elsewhere", topic, f"{where}: {show(other)} and {show(record)} were both acknowledged at {offset}")
         if this.final is None:
             if this.acknowledged:
@@ -167,9 +167,12 @@ class Checker:
         for offset in sorted(this.final):
             places[this.final[offset]].append(offset)
         for record, offset in this.acknowledged.items():
-            if this.final.get(offset) == record or offset < this.low:
+            if offset is None:  # the answer said: it is there already
+                if record not in places:
+                    self.wrong("lost", topic, f"{where}: {show(record)}, acknowledged as a duplicate, is lost")
+            elif this.final.get(offset) == record or offset < this.low:
                 continue
-            if record in places:
+            elif record in places:
                 self.wrong("acknowledged elsewhere", topic, f"{where}: {show(record)} was acknowledged at {offset} and is at {places[record]}")
             else:
                 self.wrong("lost", topic, f"{where}: {show(record)}, acknowledged at {offset}, is lost; {show(this.final.get(offset))} is there")
@@ -288,6 +291,11 @@ def lost(events):
     del pick(events, "read", None, "tail", nth=1)[5][-1]
 
 
+def lost_duplicate(events):
+    lost(events)
+    pick(events, "ack", None, 2, 0, 9)[5] = None
+
+
 def lost_and_replaced(events):
     events.insert(4, ["send", 0, 1, 0, 77])
     everywhere(events, lambda records: [r.__setitem__(2, 77) for r in records if r[0] == 18])
@@ -372,7 +380,7 @@ def offset_unheard(events):
 
 
 CONTROLS = {
-    "lost": lost, "lost, another in its place": lost_and_replaced, "duplicated": duplicated, "reordered": reordered, "diverged": diverged,
+    "lost": lost, "lost, a duplicate": lost_duplicate, "lost, another in its place": lost_and_replaced, "duplicated": duplicated, "reordered": reordered, "diverged": diverged,
     "taken back": taken_back, "taken back, the end": ended_earlier, "acknowledged elsewhere": elsewhere, "skipped": skipped,
     "skipped, back": went_back, "hole": hole, "unfinished": unfinished, "stranger": stranger, "failed and read": failed_and_read,
     "refused": refused, "offset lost": offset_lost, "offset moved back": offset_back,

@@ -16,8 +16,9 @@ Partition = namedtuple("Partition", "error leader epoch replicas isr offline")
 
 NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER, TIMED_OUT = 0, 1, 3, 5, 6, 7
 NOT_ENOUGH_REPLICAS, OFFSET_NOT_AVAILABLE = 19, 78
-# A Produce that gets one of these was refused before anything was written.
-REFUSED = {UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER, NOT_ENOUGH_REPLICAS}
+# A Produce that gets one of these was refused before anything was written. (NOT_LEADER also comes from a leader that wrote, waited, and
+# leads no more.)
+REFUSED = {UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_ENOUGH_REPLICAS}
 
 
 class Closed(ConnectionError):

@@ -435,7 +435,7 @@ class Injected:
         command = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(broker.process.pid),
                    "-e", f"trace={calls}", "-e", f"inject={calls}:{what}"]
         self.process = subprocess.Popen(command + (["-P", str(path)] if path else []), stderr=subprocess.PIPE)
-        until("strace is attached", lambda: all(traced(broker.process.pid)), 10)
+        until("strace is attached", lambda: broker.process.poll() is not None or all(traced(broker.process.pid)), 10)
 
     def end(self):
         self.process.terminate()
