@@ -111,6 +111,7 @@ const OPTIONS: AppendOptions = AppendOptions {
     acks: Acks::Leader,
     produce_version: 11,
     internal: false,
+    leader_epoch: -1,
 };
 
 fn append(criterion: &mut Criterion) {

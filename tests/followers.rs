@@ -28,6 +28,8 @@ fn start() -> Option<Cluster> {
             "broker.heartbeat.interval.ms=300".to_owned(),
             "log.segment.bytes=1048576".to_owned(),
             "auto.leader.rebalance.enable=false".to_owned(),
+            "offsets.topic.num.partitions=3".to_owned(),
+            "offsets.topic.replication.factor=3".to_owned(),
         ];
         let overrides: Vec<&str> = overrides.iter().map(String::as_str).collect();
         Ottla::start(&overrides)
@@ -212,4 +214,109 @@ fn a_replica_that_parted_from_its_leader_is_cut() {
     assert!(said.contains("cut a log that parts from its leader's"));
     assert_eq!(cluster.produce(other, &[b"e"]), 22);
     cluster.until_all_are_equal(other);
+}
+
+/// The broker that coordinates group `g`, as broker `of` knows it.
+fn coordinator(cluster: &Cluster, of: usize) -> Option<usize> {
+    let mut answer = ask(&mut cluster.brokers[of].connect(), 10, 0, &string("g"));
+    match answer.i16() {
+        0 => Some(usize::try_from(answer.i32()).unwrap() - 1),
+        15 => None, // COORDINATOR_NOT_AVAILABLE
+        error => panic!("FindCoordinator: {error}"),
+    }
+}
+
+/// Commits an offset of `t-0` for group `g`, without being a member; the error code.
+fn commit(client: &mut Client, offset: i64) -> i16 {
+    let body = [
+        &string("g")[..],
+        &(-1i32).to_be_bytes(),
+        &string(""),
+        &(-1i64).to_be_bytes(),
+        &hex("00000001 0001 74 00000001 00000000"),
+        &offset.to_be_bytes(),
+        &string("m"),
+    ]
+    .concat();
+    let mut answer = ask(client, 8, 2, &body);
+    answer.take(4 + 3 + 4 + 4);
+    answer.i16()
+}
+
+/// The committed offset, or an error code.
+fn committed(client: &mut Client) -> Result<i64, i16> {
+    let body = [&string("g")[..], &hex("00000001 0001 74 00000001 00000000")].concat();
+    let mut answer = ask(client, 9, 1, &body);
+    answer.take(4 + 3 + 4 + 4);
+    let offset = answer.i64();
+    answer.string();
+    match answer.i16() {
+        0 => Ok(offset),
+        error => Err(error),
+    }
+}
+
+/// Asks whoever coordinates until it answers.
+fn until_coordinated<T>(
+    cluster: &Cluster,
+    of: usize,
+    asked: impl Fn(&mut Client) -> Result<T, i16>,
+) -> (usize, T) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut failed = None;
+        if let Some(at) = coordinator(cluster, of)
+            && std::net::TcpStream::connect(cluster.brokers[at].address).is_ok()
+        {
+            match asked(&mut cluster.brokers[at].connect()) {
+                Ok(found) => return (at, found),
+                Err(error) => failed = Some(error),
+            }
+        }
+        assert!(Instant::now() < deadline, "no coordinator: {failed:?}");
+        // LOAD_IN_PROGRESS, NOT_AVAILABLE, NOT_COORDINATOR
+        assert!(matches!(failed, None | Some(14..=16)), "{failed:?}");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+#[test]
+fn a_group_goes_on_when_its_coordinator_dies() {
+    let Some(mut cluster) = start() else { return };
+    cluster.create_topic();
+    let asked = |offset| {
+        move |client: &mut Client| match commit(client, offset) {
+            0 => Ok(()),
+            error => Err(error),
+        }
+    };
+    let (first, ()) = until_coordinated(&cluster, 0, asked(5));
+    for offset in 6..50 {
+        assert_eq!(commit(&mut cluster.brokers[first].connect(), offset), 0);
+    }
+    // Who does not coordinate says so.
+    let other = (first + 1) % 3;
+    assert_eq!(committed(&mut cluster.brokers[other].connect()), Err(16));
+    cluster.brokers[first].kill();
+    cluster.until("another coordinator", || {
+        coordinator(&cluster, other).is_some_and(|at| at != first)
+    });
+    let (second, offset) = until_coordinated(&cluster, other, committed);
+    assert_eq!(offset, 49);
+    assert_eq!(until_coordinated(&cluster, other, asked(70)), (second, ()));
+    // The first one comes back and knows its place.
+    cluster.brokers[first].spawn();
+    let there = |client: &mut Client| committed(client);
+    cluster.until("its place", || {
+        coordinator(&cluster, first) == Some(second)
+            && there(&mut cluster.brokers[first].connect()) == Err(16)
+    });
+    assert_eq!(until_coordinated(&cluster, first, committed), (second, 70));
+    // And takes over in its turn.
+    let third = (0..3).find(|of| *of != first && *of != second).unwrap();
+    cluster.brokers[second].kill();
+    cluster.until("a coordinator", || {
+        coordinator(&cluster, third).is_some_and(|at| at != second)
+    });
+    assert_eq!(until_coordinated(&cluster, third, committed).1, 70);
 }

@@ -20,7 +20,7 @@ use super::record::GroupRecord;
 use crate::record::{BATCH_HEADER_BYTES, BatchBuilder};
 use crate::replication::{Acks, AppendOptions, Partition};
 use crate::time::Clock;
-use crate::types::{ErrorCode, Offset};
+use crate::types::{ErrorCode, LeaderEpoch, Offset};
 
 /// Requests that wait for a shard's task; more wait at their connections.
 pub(super) const QUEUE_MAX: usize = 256;
@@ -85,8 +85,8 @@ pub(super) async fn run(
     let name = partition.topic_partition().clone();
     loop {
         let load = load(&environment, &partition);
-        let shard = match while_loading(&environment, load, &mut commands).await {
-            Some(Ok(shard)) => shard,
+        let (leader_epoch, shard) = match while_loading(&environment, load, &mut commands).await {
+            Some(Ok(loaded)) => loaded,
             Some(Err(error)) => {
                 warn!(partition = %name, %error, "load the group coordinator's partition");
                 refuse_all(&mut commands, answered(error));
@@ -97,6 +97,7 @@ pub(super) async fn run(
         let mut task = Task {
             environment: &environment,
             partition: &partition,
+            leader_epoch,
             shard,
             callers: HashMap::new(),
             tokens: 0,
@@ -116,6 +117,11 @@ pub(super) async fn run(
             End::Failed(error) => {
                 warn!(partition = %name, %error, "append group records; the partition is loaded again");
                 task.fail(answered(error));
+                if commands.is_closed() {
+                    // Resigned meanwhile: whoever leads now loads it.
+                    refuse_all(&mut commands, ErrorCode::NotCoordinator);
+                    return;
+                }
             }
         }
     }
@@ -140,13 +146,16 @@ fn batch_bytes_max_of(partition: &Partition) -> usize {
         .saturating_sub(BATCH_HEADER_BYTES)
 }
 
-async fn load(environment: &Environment, partition: &Arc<Partition>) -> Result<Shard, ErrorCode> {
+type Loaded = Result<(LeaderEpoch, Shard), ErrorCode>;
+
+async fn load(environment: &Environment, partition: &Arc<Partition>) -> Loaded {
     let started = environment.clock.now();
     let config = GroupConfig {
         batch_bytes_max: batch_bytes_max_of(partition),
         ..environment.config.clone()
     };
-    partition.check_leader(-1)?;
+    let leader_epoch = partition.leader_epoch();
+    partition.check_leader(leader_epoch)?;
     partition.open().await?;
     let (start, _) = partition.log_offsets().ok_or(ErrorCode::NotCoordinator)?;
     let mut loader = Loader::new(Shard::new(Arc::new(config)), start);
@@ -160,6 +169,7 @@ async fn load(environment: &Environment, partition: &Arc<Partition>) -> Result<S
     // What is answered from now on must not be taken back.
     let deadline = environment.clock.now() + environment.commit_timeout;
     partition.committed(loader.next_offset(), deadline).await?;
+    partition.check_leader(leader_epoch)?;
     if loader.malformed > 0 {
         warn!(
             partition = %partition.topic_partition(),
@@ -175,15 +185,15 @@ async fn load(environment: &Environment, partition: &Arc<Partition>) -> Result<S
             "loaded the group coordinator's partition"
         );
     }
-    Ok(loader.finish())
+    Ok((leader_epoch, loader.finish()))
 }
 
 /// Runs a load beside the requests that come. `None`: nobody can ask any more.
 async fn while_loading(
     environment: &Environment,
-    load: impl Future<Output = Result<Shard, ErrorCode>>,
+    load: impl Future<Output = Loaded>,
     commands: &mut mpsc::Receiver<Command>,
-) -> Option<Result<Shard, ErrorCode>> {
+) -> Option<Loaded> {
     let mut load = std::pin::pin!(load);
     let patience_ends = environment.clock.now() + LOAD_PATIENCE;
     tokio::select! {
@@ -223,6 +233,8 @@ fn refuse_all(commands: &mut mpsc::Receiver<Command>, error: ErrorCode) {
 struct Task<'a> {
     environment: &'a Environment,
     partition: &'a Arc<Partition>,
+    /// R15: the shard is that of this leader epoch.
+    leader_epoch: LeaderEpoch,
     shard: Shard,
     callers: HashMap<Token, oneshot::Sender<Result<Reply, ErrorCode>>>,
     tokens: u64,
@@ -338,6 +350,7 @@ impl Task<'_> {
             acks: Acks::All,
             produce_version: i16::MAX,
             internal: true,
+            leader_epoch: self.leader_epoch,
         };
         // Enqueued here and now: the order of appends is the order of decisions.
         let appended = self.partition.append(batch, options);

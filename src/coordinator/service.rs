@@ -1,6 +1,6 @@
 //! The group coordinator as handlers see it: which shard a group is in, and one method per API.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::config::BrokerConfig;
 use crate::metadata::{Image, ImageListener, MetadataCache, Topic};
 use crate::replication::{Partition, Replicas};
 use crate::time::Clock;
-use crate::types::{BrokerId, ErrorCode, TopicName};
+use crate::types::{BrokerId, ErrorCode, LeaderEpoch, TopicName};
 
 /// Where groups and their offsets are stored.
 pub const GROUP_METADATA_TOPIC: &str = "__consumer_offsets";
@@ -202,6 +202,7 @@ impl GroupCoordinator {
     pub async fn fetch_offsets(&self, request: FetchRequest) -> Result<FetchReply, ErrorCode> {
         check_length(&request.group)?;
         let group = request.group.clone();
+        self.inner.check_undisputed(&group)?;
         match self.inner.ask(&group, Request::FetchOffsets(request)).await {
             Ok(Reply::FetchOffsets(reply)) => Ok(reply),
             // Old consumers know how to go on only from this one.
@@ -428,6 +429,16 @@ impl Inner {
         i32::try_from(topic.partitions.len()).map_err(|_| ErrorCode::NotCoordinator)
     }
 
+    /// R15: what is only read waits for no commit. Where this broker's lease is over and somebody else may
+    /// have been elected, newer offsets may be committed there: NOT_COORDINATOR.
+    fn check_undisputed(&self, group: &str) -> Result<(), ErrorCode> {
+        let index = partition_of(group, self.topic_partition_count()?);
+        match self.replicas.partition(GROUP_METADATA_TOPIC, index) {
+            Ok(partition) if partition.is_undisputed() => Ok(()),
+            _ => Err(ErrorCode::NotCoordinator),
+        }
+    }
+
     /// The channel to a shard, whose task is started if need be.
     fn shard(self: &Arc<Self>, index: i32) -> Result<mpsc::Sender<Command>, ErrorCode> {
         let partition = self.replicas.partition(GROUP_METADATA_TOPIC, index);
@@ -532,26 +543,31 @@ impl GroupCoordinator {
         let is_same_topic = before.map(|topic| topic.id) == after.map(|topic| topic.id);
         let led_before = before.map(|topic| self.led(topic)).unwrap_or_default();
         let led_after = after.map(|topic| self.led(topic)).unwrap_or_default();
-        for index in &led_before {
-            if !is_same_topic || !led_after.contains(index) {
-                self.resigned(*index);
-            }
+        // R15: a shard is that of one leader epoch. In between, unseen, another broker may have led.
+        let goes_on = |index: &i32| {
+            let (before, after) = (led_before.get(index), led_after.get(index));
+            is_same_topic && before.is_some() && before == after
+        };
+        for index in led_before.keys().filter(|index| !goes_on(index)) {
+            self.resigned(*index);
         }
         // A topic that was just made has nothing to load.
         let was_just_made = old.revision > 0 && before.is_none();
         if !was_just_made {
-            let is_new = |index: &i32| !is_same_topic || !led_before.contains(index);
-            let elected: Vec<i32> = led_after.into_iter().filter(is_new).collect();
+            let elected = led_after.keys().copied();
+            let elected: Vec<i32> = elected.filter(|index| !goes_on(index)).collect();
             if !elected.is_empty() {
                 self.elected(elected);
             }
         }
     }
 
-    fn led(&self, topic: &Topic) -> BTreeSet<i32> {
+    /// The partitions that are led here, with the leader epoch.
+    fn led(&self, topic: &Topic) -> BTreeMap<i32, LeaderEpoch> {
         let partitions = (0..).zip(&topic.partitions);
         let led = partitions.filter(|(_, role)| role.leader == Some(self.inner.node_id));
-        led.map(|(index, _)| index).collect()
+        led.map(|(index, role)| (index, role.leader_epoch))
+            .collect()
     }
 }
 

@@ -122,6 +122,7 @@ fn append_all(
                         acks: acks?,
                         produce_version: request.api_version,
                         internal: false,
+                        leader_epoch: -1,
                     };
                     begin_append(&found, partition.records, options, internal_allowed)
                 })

@@ -16,7 +16,7 @@ use crate::log::{AppendError, Appended};
 use crate::record::{
     BATCH_HEADER_BYTES, InvalidBatch, ValidBatch, ValidationRules, validate, validate_within,
 };
-use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, NO_OFFSET, Offset};
+use crate::types::{ErrorCode, LeaderEpoch, NO_OFFSET, Offset};
 
 /// What a producer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct AppendOptions {
     pub produce_version: i16,
     /// The broker's own records: the internal topics may be written, control batches are allowed.
     pub internal: bool,
+    /// R15: the leader epoch in which that was decided; −1: of no matter. FENCED_LEADER_EPOCH in a later.
+    pub leader_epoch: LeaderEpoch,
 }
 
 /// Why nothing was appended, as Produce answers it.
@@ -188,7 +190,7 @@ impl Partition {
         options: AppendOptions,
     ) -> Result<(Arc<TopicConfig>, LeaderEpoch), AppendFailure> {
         let state = self.state.lock();
-        state.check_leader(NO_EPOCH)?;
+        state.check_leader(options.leader_epoch)?;
         match options.acks {
             Acks::All if !state.has_min_isr() => {
                 return Err(ErrorCode::NotEnoughReplicas.into());

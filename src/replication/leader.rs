@@ -177,6 +177,12 @@ impl Partition {
         self.advance();
     }
 
+    /// False once this broker's lease is over and not everybody who may be elected fetches from it: another
+    /// broker may lead by now, and have newer records.
+    pub fn is_undisputed(&self) -> bool {
+        self.state.lock().may_append_alone(&self.shared)
+    }
+
     /// Who is no replica is told so before anything else.
     pub(super) fn check_replica(
         &self,

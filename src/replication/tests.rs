@@ -162,6 +162,7 @@ fn options(acks: Acks) -> AppendOptions {
         acks,
         produce_version: 11,
         internal: false,
+        leader_epoch: -1,
     }
 }
 
