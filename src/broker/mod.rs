@@ -111,7 +111,8 @@ impl Broker {
         logs.set_flush_listener(replicas.flush_listener());
         metadata.add_listener(Arc::clone(&replicas) as _);
         let (background, stopping) = (TaskTracker::new(), CancellationToken::new());
-        replicas.remove_strays(&metadata.current());
+        let images = Arc::clone(&metadata);
+        replicas.remove_strays(move || images.current());
         replicas.miss_dead_directories();
         let at_a_time = usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1);
         replicas.recover_in_background(at_a_time);

@@ -8,7 +8,7 @@ use parking_lot::MutexGuard;
 
 use super::checkpoint;
 use super::directory::{has_no_room, is_out_of_descriptors};
-use super::disk::{DiskFile, OpenMode, replace_file};
+use super::disk::{DiskFile, OpenMode};
 use super::index;
 use super::log::{AppendError, Appended, Log, LogError, Writer, is_full};
 use super::names::{self, FileKind};
@@ -168,11 +168,19 @@ impl Log {
     }
 
     /// Says whose records these are; durably, before there are any: without it, after a power cut, they
-    /// would be those of the next topic of this name.
+    /// would be those of the next topic of this name. Written in place: what a crash leaves of it is
+    /// no worse than none, and a rename would cost the file system a second commit.
     pub(super) fn write_partition_metadata(&self) -> io::Result<()> {
+        let disk = &*self.files.disk;
         let path = self.files.path.join(names::PARTITION_METADATA);
         let text = checkpoint::partition_metadata_to_text(self.topic_id);
-        replace_file(&*self.files.disk, &path, text.as_bytes(), true)
+        let file = disk.open(&path, OpenMode::Create)?;
+        file.write_at(text.as_bytes(), &[], 0)?;
+        if file.bytes()? > text.len() as u64 {
+            file.truncate(text.len() as u64)?;
+        }
+        file.sync()?;
+        disk.sync_directory(&self.files.path)
     }
 
     /// What a segment needs when the next one begins: whole indexes and a producer snapshot.

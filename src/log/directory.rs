@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -20,7 +21,7 @@ use super::manifest::Manifest;
 use super::names;
 use super::room::Room;
 use super::tail_cache::TailCache;
-use super::tasks::TaskQueue;
+use super::tasks::{Task, TaskQueue};
 use crate::time::Clock;
 use crate::types::{Offset, TopicId, TopicPartition};
 
@@ -28,6 +29,8 @@ use crate::types::{Offset, TopicId, TopicPartition};
 const SMALL_FILE_BYTES_MAX: u64 = 256 << 20;
 /// Jobs that may wait for a directory's threads.
 const QUEUED_JOBS_MAX: usize = 1 << 16;
+/// How soon recovery points that flushes noted are written down: many in one file.
+const NOTED_POINTS_AFTER: Duration = Duration::from_secs(2);
 /// Threads of a directory: one may be stuck in a slow read while others append.
 const IO_THREADS: usize = 4;
 
@@ -72,6 +75,8 @@ pub(super) struct Directory {
     /// What the last clean stop knew of partitions that were not opened since.
     pub manifest: Mutex<Manifest>,
     pub recovery_points: Mutex<Offsets>,
+    /// They are to be written.
+    points_due: AtomicBool,
     pub high_watermarks: Mutex<Offsets>,
     slots: Mutex<HashMap<TopicPartition, Arc<Slot>>>,
     log_starts: Mutex<Offsets>,
@@ -224,6 +229,7 @@ impl Directory {
             clean: found.clean,
             manifest: Mutex::new(found.manifest),
             recovery_points: Mutex::new(found.recovery_points),
+            points_due: AtomicBool::new(false),
             high_watermarks: Mutex::new(found.high_watermarks),
             slots: Mutex::new(found.slots),
             log_starts: Mutex::new(found.log_starts),
@@ -450,9 +456,14 @@ impl Directory {
     }
 
     pub(super) fn partitions(&self) -> Vec<TopicPartition> {
-        let mut partitions: Vec<_> = self.slots.lock().keys().cloned().collect();
+        let mut partitions = self.found_partitions();
         partitions.sort();
         partitions
+    }
+
+    /// The same in no order.
+    pub(super) fn found_partitions(&self) -> Vec<TopicPartition> {
+        self.slots.lock().keys().cloned().collect()
     }
 
     /// Partitions with a place but without an open log.
@@ -526,6 +537,28 @@ impl Directory {
     pub(super) fn write_log_starts(&self) {
         let starts = self.log_starts.lock();
         self.write_offsets(names::LOG_START_CHECKPOINT, &starts, true);
+    }
+
+    /// What is below is on disk, and need not be checked after a crash. Written down in a while.
+    pub(super) fn note_recovery_point(&self, log: &Log, point: Offset) {
+        {
+            let mut points = self.recovery_points.lock();
+            // Asked under the lock under which a deleted log's point is forgotten: that of its successor
+            // is none of its.
+            if log.is_deleted() {
+                return;
+            }
+            points.insert(log.topic_partition().clone(), point);
+        }
+        if !self.points_due.swap(true, Ordering::AcqRel) {
+            self.tasks
+                .set(Task::NotedRecoveryPoints, NOTED_POINTS_AFTER);
+        }
+    }
+
+    pub(super) fn write_noted_recovery_points(&self) {
+        self.points_due.store(false, Ordering::Release);
+        self.write_recovery_points(true);
     }
 
     pub(super) fn write_recovery_points(&self, durable: bool) {

@@ -15,12 +15,13 @@ use crate::types::{LeaderEpoch, Offset};
 const EPOCHS_BYTES_MAX: u64 = 16 << 20;
 
 impl Opening<'_> {
-    /// The checkpoint file if the batches agree with it; what it lacks is read from them.
+    /// The checkpoint file if the batches agree with it; what it lacks is read from them. True with a
+    /// first epoch that has no file yet: as after the first append, it can wait.
     pub(super) fn epochs(
         &self,
         segments: &[Arc<Segment>],
         believed_below: Offset,
-    ) -> Result<LeaderEpochs, LogError> {
+    ) -> Result<(LeaderEpochs, bool), LogError> {
         let path = self.files.path.join(names::LEADER_EPOCH_CHECKPOINT);
         let content = read_small_file(&*self.directory.disk, &path, EPOCHS_BYTES_MAX);
         let missing = matches!(&content, Err(error) if error.kind() == io::ErrorKind::NotFound);
@@ -42,13 +43,14 @@ impl Opening<'_> {
             tracing::warn!(partition = %self.partition, "the leader epoch checkpoint is damaged and made anew");
         }
         self.add_missing(&mut epochs, &segments)?;
-        if !whole || epochs != before {
+        let can_wait = missing && epochs.entries().len() == 1;
+        if !can_wait && (!whole || epochs != before) {
             let text = epochs.to_text();
             if let Err(error) = replace_file(&*self.directory.disk, &path, text.as_bytes(), false) {
                 self.not_written("write the leader epochs", error)?;
             }
         }
-        Ok(epochs)
+        Ok((epochs, can_wait))
     }
 
     /// Whether each entry is that of the batch at its start, and the last one that of the last batch or

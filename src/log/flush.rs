@@ -30,6 +30,8 @@ const SYNC_QUEUE_MAX: usize = 4096;
 /// thousand partitions written to at `acks=1` would cost a thousand syncs a moment otherwise.
 const UNASKED_FLUSH_AFTER: Duration = Duration::from_secs(5);
 const UNASKED_FLUSH_BYTES: u64 = 4 << 20;
+/// So many bytes on disk are worth a note of how far a log is there: recovery reads no record below.
+const POINT_BYTES: u64 = 256 << 10;
 /// How soon a sync is tried again for which there was no file descriptor.
 const RETRY: Duration = Duration::from_millis(100);
 /// A `flush.ms` from here on is none.
@@ -55,6 +57,8 @@ pub(super) struct SyncState {
     end: Offset,
     /// Written and not taken yet.
     bytes: u64,
+    /// On disk, past what recovery knows of.
+    unnoted: u64,
 }
 
 impl SyncState {
@@ -93,6 +97,18 @@ impl SyncState {
         self.finishing || !self.finished.is_empty()
     }
 
+    /// All up to `end` was on disk when the log was opened, what follows of these segments may not be.
+    pub(super) fn unsynced(segments: &[Offset], end: Offset) -> Self {
+        let segments = segments.iter().map(|base| (*base, None));
+        Self {
+            segments: segments.collect(),
+            partition_directory: true,
+            parent_directory: true,
+            end,
+            ..Self::default()
+        }
+    }
+
     /// What was taken is still to be synced, before what has come meanwhile.
     fn put_back(&mut self, mut work: Self) {
         let newer = std::mem::take(&mut self.segments);
@@ -119,9 +135,10 @@ impl SyncState {
 
     /// What is to be synced now; nothing of it is in here any more.
     fn take(&mut self) -> Self {
-        let end = self.end;
+        let (end, unnoted) = (self.end, self.unnoted);
         let work = std::mem::take(self);
         self.end = end;
+        self.unnoted = unnoted;
         self.finishing = !work.finished.is_empty();
         self.naming = work.partition_directory;
         work
@@ -153,11 +170,15 @@ impl Log {
             }
             return Err(error.into());
         }
-        {
+        let point = {
             let mut sync = self.sync.lock();
             sync.finishing = false;
             sync.naming = false;
-        }
+            sync.unnoted += work.bytes;
+            // The indexes of finished segments are believed below the point.
+            let point = sync.unnoted >= POINT_BYTES && !sync.has_finished();
+            point.then(|| sync.unnoted = 0)
+        };
         if !work.segments.is_empty() {
             let time = self.directory.clock.now().saturating_duration_since(start);
             self.directory.flush_took(time);
@@ -166,6 +187,10 @@ impl Log {
         self.directory.check_online()?;
         let before = self.flushed.fetch_max(work.end, Ordering::AcqRel);
         let flushed = before.max(work.end);
+        if point.is_some() {
+            self.recovery_point.fetch_max(flushed, Ordering::AcqRel);
+            self.directory.note_recovery_point(self, flushed);
+        }
         if flushed > before {
             self.directory.flushed(&self.partition, flushed);
         }
@@ -239,6 +264,15 @@ impl Log {
             self.directory
                 .flush_queue
                 .mark_later(due, self.files.id, self.me.clone());
+        }
+    }
+
+    /// Has what a crash may have left unsynced on disk, though nobody asks for it.
+    pub(super) fn flush_in_a_while(&self) {
+        if !self.timed.swap(true, Ordering::AcqRel) {
+            let due = self.directory.clock.now() + UNASKED_FLUSH_AFTER;
+            let queue = &self.directory.flush_queue;
+            queue.mark_later(due, self.files.id, self.me.clone());
         }
     }
 

@@ -87,7 +87,7 @@ impl Housekeeping {
             Task::HighWatermarks => Some(self.high_watermarks_every),
             Task::ProducerExpiry => Some(self.producer_expiry_every),
             Task::Retention => Some(self.retention_every),
-            Task::RemoveFiles(_) | Task::RemoveDirectory(_) => None,
+            Task::NotedRecoveryPoints | Task::RemoveFiles(_) | Task::RemoveDirectory(_) => None,
         }
     }
 
@@ -95,6 +95,7 @@ impl Housekeeping {
         let directory = &*self.directory;
         match task {
             Task::RecoveryPoints => move_recovery_points(directory, RECOVERY_POINT_BYTES),
+            Task::NotedRecoveryPoints => directory.write_noted_recovery_points(),
             Task::LogStarts => directory.write_log_starts(),
             Task::HighWatermarks => directory.checkpoint_high_watermarks(),
             Task::ProducerExpiry => {

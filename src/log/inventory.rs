@@ -1,12 +1,10 @@
 //! What is in the log directories, and what they are good for.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::LogManager;
 use super::directory::Directory;
-use super::names;
 use crate::types::{Offset, TopicId, TopicPartition};
 
 /// One log directory, as DescribeLogDirs answers.
@@ -52,30 +50,34 @@ pub struct LogAtRest {
 impl LogManager {
     /// Partitions that have files on disk, directory by directory.
     pub fn on_disk(&self) -> Vec<PartitionOnDisk> {
-        let mut found = Vec::new();
-        for directory in self.directories.iter().filter(|d| d.is_online()) {
-            let entries = match self.shared.disk.list(&directory.path) {
-                Ok(entries) => entries,
-                Err(error) => {
-                    tracing::warn!(directory = %directory.path.display(), %error, "list a log directory");
-                    continue;
-                }
-            };
-            let partitions: BTreeSet<TopicPartition> = entries
-                .iter()
-                .filter(|entry| entry.is_directory)
-                .filter_map(|entry| names::parse_partition_directory(&entry.name))
-                .collect();
-            for partition in partitions {
-                let topic_id = self.topic_id_of(directory, &partition);
-                found.push(PartitionOnDisk {
-                    directory: directory.number,
-                    partition,
-                    topic_id: topic_id.filter(|id| *id != TopicId::ZERO),
-                });
-            }
+        let mut found = self.names_on_disk();
+        for found in &mut found {
+            self.look_at(found);
         }
         found
+    }
+
+    /// Reads the topic id of a partition that was found.
+    pub fn look_at(&self, found: &mut PartitionOnDisk) {
+        if let Some(directory) = self.directories.get(found.directory) {
+            let topic_id = self.topic_id_of(directory, &found.partition);
+            found.topic_id = topic_id.filter(|id| *id != TopicId::ZERO);
+        }
+    }
+
+    /// The same as [`Self::on_disk`] without a look at the disk: what was found at the start, without
+    /// the topic ids.
+    pub fn names_on_disk(&self) -> Vec<PartitionOnDisk> {
+        let online = self.directories.iter().filter(|d| d.is_online());
+        let found = online.flat_map(|directory| {
+            let partitions = directory.found_partitions().into_iter();
+            partitions.map(|partition| PartitionOnDisk {
+                directory: directory.number,
+                partition,
+                topic_id: None,
+            })
+        });
+        found.collect()
     }
 
     /// Bytes of the files that were found.

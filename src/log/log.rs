@@ -221,6 +221,9 @@ pub(super) struct Opened {
     pub segments: Vec<Arc<Segment>>,
     pub epochs: LeaderEpochs,
     pub looked_at: bool,
+    pub epochs_to_write: bool,
+    /// Recovered, and not synced yet: where it began, and the segments.
+    pub unsynced: Option<(Offset, Vec<Offset>)>,
 }
 
 impl Log {
@@ -232,7 +235,11 @@ impl Log {
         files: LogFiles,
         opened: Opened,
     ) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self {
+        let (flushed, sync) = match &opened.unsynced {
+            Some((on_disk, segments)) => (*on_disk, SyncState::unsynced(segments, opened.log_end)),
+            None => (opened.log_end, SyncState::default()),
+        };
+        let log = Arc::new_cyclic(|me| Self {
             me: me.clone(),
             is_internal: is_internal_topic(&partition.topic),
             partition,
@@ -242,8 +249,8 @@ impl Log {
             config: RwLock::new(config),
             log_start: AtomicI64::new(opened.log_start),
             log_end: AtomicI64::new(opened.log_end),
-            flushed: AtomicI64::new(opened.log_end),
-            recovery_point: AtomicI64::new(opened.log_end),
+            flushed: AtomicI64::new(flushed),
+            recovery_point: AtomicI64::new(flushed),
             view: Mutex::new(View {
                 segments: opened.segments,
                 epochs: opened.epochs,
@@ -252,17 +259,22 @@ impl Log {
                 on_disk: opened.on_disk,
                 snapshot: -1,
                 looked_at: opened.looked_at,
+                epochs_to_write: opened.epochs_to_write,
                 ..Writer::default()
             }),
             producers: Mutex::new(None),
-            sync: Mutex::new(SyncState::default()),
+            sync: Mutex::new(sync),
             flushing: Mutex::new(()),
             truncating: Mutex::new(()),
             truncations: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
             timed: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
-        })
+        });
+        if flushed < log.log_end_offset() {
+            log.flush_in_a_while();
+        }
+        log
     }
 
     pub fn topic_partition(&self) -> &TopicPartition {

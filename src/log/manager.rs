@@ -424,6 +424,28 @@ impl LogManager {
         self.put_aside(directory, &found.partition, log.as_ref(), Fate::Stray)
     }
 
+    /// The same for one that nobody has opened, if `is_stray` says so of what is in it. True if it did.
+    pub fn set_aside_if(
+        &self,
+        mut found: PartitionOnDisk,
+        is_stray: impl FnOnce(&PartitionOnDisk) -> bool,
+    ) -> Result<bool, LogError> {
+        let Some(directory) = self.directories.get(found.directory) else {
+            return Ok(false);
+        };
+        let slot = directory.slot(&found.partition);
+        let open = slot.as_ref().map(|slot| slot.log.lock());
+        if open.as_ref().is_some_and(|open| open.is_some()) {
+            return Ok(false); // whoever opened it looked
+        }
+        self.look_at(&mut found);
+        if !is_stray(&found) {
+            return Ok(false);
+        }
+        self.put_aside(directory, &found.partition, None, Fate::Stray)?;
+        Ok(true)
+    }
+
     /// Takes a partition's directory away under another name, and everything that is known of it.
     fn put_aside(
         &self,

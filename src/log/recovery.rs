@@ -17,7 +17,7 @@ use super::segment::{LogFiles, Segment};
 use super::segment_index::{Loaded, PENDING_MAX, SegmentIndex, WalkPlan};
 use super::survey::{Damage, SurveyPlan, survey};
 use super::walk::{Located, crc_matches, header_at};
-use crate::types::{Offset, TimestampMs, TopicPartition};
+use crate::types::{Offset, TimestampMs, TopicPartition, is_internal_topic};
 
 /// What opening a log takes.
 pub(super) struct Opening<'a> {
@@ -86,7 +86,7 @@ impl Opening<'_> {
         {
             return Ok(opened);
         }
-        self.recovering(&found, now_ms)
+        self.recovering(&found, &entries, now_ms)
     }
 
     /// `None` if the files are not as they were left.
@@ -123,6 +123,8 @@ impl Opening<'_> {
             segments,
             epochs: entry.epochs,
             looked_at: false,
+            epochs_to_write: false,
+            unsynced: None,
         })
     }
 
@@ -189,7 +191,12 @@ impl Opening<'_> {
 
     /// Checks all that is past the recovery point. A crash leaves a tail that is cut at its first bad
     /// batch; damage to what was on disk before is gone around.
-    fn recovering(&self, found: &[(Offset, u64)], now_ms: TimestampMs) -> Result<Opened, LogError> {
+    fn recovering(
+        &self,
+        found: &[(Offset, u64)],
+        entries: &[DirectoryEntry],
+        now_ms: TimestampMs,
+    ) -> Result<Opened, LogError> {
         let known = |offsets: &Mutex<Offsets>| offsets.lock().get(self.partition).copied();
         let recovery_point = known(&self.directory.recovery_points).unwrap_or(0);
         // Where consumers see only what is on disk, all that they could see is.
@@ -199,6 +206,7 @@ impl Opening<'_> {
         let mut segments: Vec<Arc<Segment>> = Vec::new();
         let mut checked = Vec::new();
         let mut log_end = found.first().map_or(0, |&(base, _)| base);
+        let mut is_whole = true;
         for (number, &(base, bytes)) in found.iter().enumerate() {
             let next = found.get(number + 1).map(|&(next, _)| next);
             // What is below the log's start is on its way out.
@@ -218,6 +226,7 @@ impl Opening<'_> {
             let extent = (whole.bytes, next.unwrap_or(log_end).max(log_end));
             let findings = &self.files.findings;
             let segment = Segment::found(base, now_ms, extent, findings).with(whole.index);
+            is_whole &= whole.damage.is_none();
             segments.push(Arc::new(segment.surveyed(whole.damage)));
             checked.push(base);
             // Appended offsets have no gaps: what lay in between was not on disk yet, or was deleted.
@@ -228,6 +237,7 @@ impl Opening<'_> {
             if let Some(reason) = whole.cut.or(hole) {
                 let rest = found.get(number..).unwrap_or(&[]);
                 self.cut(rest, segments.last(), &reason, log_end)?;
+                is_whole = false;
                 break;
             }
         }
@@ -241,11 +251,21 @@ impl Opening<'_> {
             self.not_written("write the indexes", error)?;
         }
         // Before the names are synced: one that came back would be believed once the log is as long again.
-        self.remove_snapshots_past(log_end)?;
-        self.sync(&checked)?;
+        is_whole &= !self.remove_snapshots_past(log_end, entries)?;
         let epochs = self.epochs(&segments, log_end.min(recovery_point))?;
-        let opened = self.opened(segments, log_end, epochs);
-        tracing::info!(partition = %self.partition, recovery_point, log_end, "recovered a log");
+        let mut opened = self.opened(segments, log_end, epochs);
+        // Nothing was changed but the end of the newest segment, and what is on disk of it is known: the
+        // rest waits for whoever asks, as an append does. Thousands of logs are back in a moment.
+        let can_wait = is_whole
+            && checked.len() == 1
+            && (opened.log_start..=log_end).contains(&on_disk_below)
+            && !is_internal_topic(&self.partition.topic);
+        if can_wait {
+            opened.unsynced = Some((on_disk_below, checked));
+        } else {
+            self.sync(&checked)?;
+        }
+        tracing::debug!(partition = %self.partition, recovery_point, log_end, "recovered a log");
         Ok(opened)
     }
 
@@ -495,24 +515,35 @@ impl Opening<'_> {
         self.written(disk.sync_directory(&self.directory.path))
     }
 
-    fn remove_snapshots_past(&self, log_end: Offset) -> Result<(), LogError> {
-        for entry in self.directory.disk.list(&self.files.path)? {
+    /// True if there were any.
+    fn remove_snapshots_past(
+        &self,
+        log_end: Offset,
+        entries: &[DirectoryEntry],
+    ) -> Result<bool, LogError> {
+        let mut removed = false;
+        for entry in entries {
             if let Some((offset, FileKind::ProducerSnapshot)) =
                 names::parse_segment_file(&entry.name)
                 && offset > log_end
             {
                 let path = self.files.path_of(offset, FileKind::ProducerSnapshot);
-                self.written(self.directory.disk.remove_file(&path))?;
+                match self.directory.disk.remove_file(&path) {
+                    // It went with its segment.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    result => self.written(result)?,
+                }
+                removed = true;
             }
         }
-        Ok(())
+        Ok(removed)
     }
 
     fn opened(
         &self,
         segments: Vec<Arc<Segment>>,
         log_end: Offset,
-        mut epochs: LeaderEpochs,
+        (mut epochs, epochs_to_write): (LeaderEpochs, bool),
     ) -> Opened {
         let first = segments.first().map_or(log_end, |first| first.base_offset);
         let stored = self.directory.log_start(self.partition).unwrap_or(0);
@@ -528,6 +559,8 @@ impl Opening<'_> {
             segments,
             epochs,
             looked_at: true,
+            epochs_to_write,
+            unsynced: None,
         }
     }
 }

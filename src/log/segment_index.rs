@@ -60,7 +60,7 @@ pub(crate) struct WalkPlan {
     pub index_interval_bytes: u64,
     /// Index entries at or past this offset are not believed.
     pub trusted_below: Offset,
-    /// Whether the CRC of batches past the last believed entry is checked.
+    /// Whether the CRC of batches past the last believed entry, and not below `trusted_below`, is checked.
     pub check_crc: bool,
     /// What is known to be damaged and walked around.
     pub damage: Option<Arc<[Damage]>>,
@@ -268,7 +268,8 @@ fn continue_walk(
         }
         let past_entries =
             last_entry.is_none_or(|(position, _)| batch.position >= u64::from(position));
-        if plan.check_crc && past_entries && !crc_matches(file, &batch, buffer)? {
+        let doubted = plan.check_crc && past_entries && offset >= plan.trusted_below;
+        if doubted && !crc_matches(file, &batch, buffer)? {
             damage = Some(format!(
                 "the CRC of the batch at offset {} is wrong",
                 batch.header.base_offset

@@ -12,6 +12,8 @@ use crate::time::{Clock, Deadlines};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
     RecoveryPoints,
+    /// Those that flushes noted.
+    NotedRecoveryPoints,
     LogStarts,
     HighWatermarks,
     ProducerExpiry,

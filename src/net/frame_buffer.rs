@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 /// Smaller frames are as well off with the allocator.
 pub(super) const LARGE_BYTES: usize = 32 << 10;
 /// Free buffers are kept up to so many bytes.
-const FREE_BYTES_MAX: usize = 2 << 20;
+const FREE_BYTES_MAX: usize = 4 << 20;
 
 /// Free buffers, shared by all connections.
 #[derive(Debug, Clone, Default)]
@@ -130,8 +130,8 @@ mod tests {
         drop(buffers.take(100_000));
         let large: Vec<_> = (0..5).map(|_| buffers.take(1 << 20)).collect();
         drop(large);
-        assert_eq!(free(&buffers), [1 << 20; 2]);
+        assert_eq!(free(&buffers), [1 << 20; FREE_BYTES_MAX >> 20]);
         drop(buffers.take(FREE_BYTES_MAX + 1));
-        assert_eq!(free(&buffers), [1 << 20; 2]);
+        assert_eq!(free(&buffers), [1 << 20; FREE_BYTES_MAX >> 20]);
     }
 }

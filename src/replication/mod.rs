@@ -16,6 +16,7 @@ mod replicas;
 mod role;
 mod sessions;
 mod shared;
+mod strays;
 mod waiters;
 mod watermark;
 

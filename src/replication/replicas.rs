@@ -1,10 +1,10 @@
 //! All partitions on this broker; follows the metadata image.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
@@ -14,14 +14,15 @@ use super::FetchSessions;
 use super::partition::{Partition, lane};
 use super::shared::{ReplicasConfig, Shared};
 use crate::config::TopicConfig;
-use crate::log::{FlushListener, LogDirDescription, LogDirState, LogManager, PartitionOnDisk};
+use crate::log::{FlushListener, LogDirDescription, LogDirState, LogManager};
 use crate::metadata::{Image, ImageListener, Partition as Role, Topic};
 use crate::telemetry::Metrics;
 use crate::time::{Clock, LeaseDeadline};
 use crate::types::{ErrorCode, Offset, PartitionId, TopicId, TopicName, TopicPartition};
 
-/// Where Apache Kafka keeps what we keep in the registry; never ours to touch.
-const KAFKA_METADATA_TOPIC: &str = "__cluster_metadata";
+/// While one of these opens a log the next is on its way: a thread that had to be woken for each would
+/// rest most of the time. The threads of a log directory bound what happens at once.
+const CHAINS_PER_THREAD: usize = 4;
 
 /// Logs that are opened side by side to be described.
 const OPENED_AT_ONCE: usize = 100;
@@ -29,7 +30,7 @@ const OPENED_AT_ONCE: usize = 100;
 /// All partitions on this broker.
 #[derive(Debug)]
 pub struct Replicas {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     topics: RwLock<Topics>,
     fetch_sessions: FetchSessions,
     /// A log directory is offline.
@@ -166,9 +167,15 @@ impl Replicas {
         let partitions = unrecovered
             .iter()
             .filter_map(|tp| self.partition(&tp.topic, tp.partition).ok());
-        let waiting = Arc::new(Mutex::new(partitions.collect()));
-        for _ in 0..at_a_time.max(1) {
-            recover_next(&self.shared, &waiting);
+        let waiting: Vec<_> = partitions.collect();
+        let recovery = Arc::new(Recovery {
+            start: self.shared.clock.now(),
+            total: waiting.len(),
+            left: AtomicUsize::new(waiting.len()),
+            waiting: Mutex::new(waiting),
+        });
+        for _ in 0..at_a_time.max(1) * CHAINS_PER_THREAD {
+            recover_next(&self.shared, &recovery);
         }
     }
 
@@ -276,65 +283,6 @@ impl Replicas {
             first.partitions.sort_unstable();
         }
         described
-    }
-
-    /// Renames to `…-stray` what lies in the log directories but belongs to no topic of the registry.
-    /// Called once, when the first image is complete. Blocks on the disk.
-    pub fn remove_strays(&self, image: &Image) {
-        let mut strays = Vec::new();
-        let mut known: BTreeMap<TopicPartition, Vec<PartitionOnDisk>> = BTreeMap::new();
-        for found in self.shared.logs.on_disk() {
-            let partition = &found.partition;
-            let is_known = image.topics.get(&partition.topic).is_some_and(|topic| {
-                let same = |id: TopicId| id == topic.id || id.is_damaged(topic.id);
-                found.topic_id.is_none_or(same)
-                    && usize::try_from(partition.partition)
-                        .is_ok_and(|index| index < topic.partitions.len())
-            });
-            if is_known || &*partition.topic == KAFKA_METADATA_TOPIC {
-                known.entry(partition.clone()).or_default().push(found);
-            } else if self.set_aside(&found) {
-                strays.push(partition.to_string());
-            }
-        }
-        for found in known.into_values().filter(|found| found.len() > 1) {
-            self.keep_largest(found);
-        }
-        if !strays.is_empty() {
-            let count = strays.len();
-            strays.truncate(20);
-            tracing::warn!(count, partitions = ?strays, "put stray partitions aside: no topic of the registry has them");
-        }
-    }
-
-    fn set_aside(&self, stray: &PartitionOnDisk) -> bool {
-        let set_aside = self.shared.logs.set_aside(stray);
-        if let Err(error) = &set_aside {
-            tracing::warn!(partition = %stray.partition, %error, "put a stray partition aside");
-        }
-        set_aside.is_ok()
-    }
-
-    /// A partition in several directories, as after a disk that was taken out came back. Kafka does
-    /// not start then; we go on with the one that has most.
-    fn keep_largest(&self, mut found: Vec<PartitionOnDisk>) {
-        let logs = &self.shared.logs;
-        found.sort_by_cached_key(|found| (Reverse(logs.bytes_on_disk(found)), found.directory));
-        let paths = self.log_dir_states();
-        let path = |found: &PartitionOnDisk| {
-            paths
-                .get(found.directory)
-                .map(|(path, _)| path.display().to_string())
-        };
-        if let [kept, others @ ..] = &found[..] {
-            for other in others {
-                tracing::error!(
-                    partition = %other.partition, kept = path(kept), put_aside = path(other),
-                    "a partition is in two log directories: the larger one is served"
-                );
-                self.set_aside(other);
-            }
-        }
     }
 
     /// Notes the high watermarks of the logs that are open, for whoever opens the directory next. Blocks
@@ -459,19 +407,36 @@ impl ImageListener for Replicas {
     }
 }
 
+/// What an unclean stop left to do.
+#[derive(Debug)]
+struct Recovery {
+    start: Instant,
+    total: usize,
+    left: AtomicUsize,
+    waiting: Mutex<Vec<Arc<Partition>>>,
+}
+
 /// Opens one partition on its lane, then the next.
-fn recover_next(shared: &Arc<Shared>, waiting: &Arc<Mutex<Vec<Arc<Partition>>>>) {
+fn recover_next(shared: &Arc<Shared>, recovery: &Arc<Recovery>) {
     if shared.logs.is_closed() {
         return;
     }
-    let Some(partition) = waiting.lock().pop() else {
+    let Some(partition) = recovery.waiting.lock().pop() else {
         return;
     };
-    let (shared, waiting) = (Arc::clone(shared), Arc::clone(waiting));
+    let (shared, recovery) = (Arc::clone(shared), Arc::clone(recovery));
     partition.surely_on_lane(move |partition| {
         // A failure is logged where it happens, and met again by whoever asks for the partition.
         let _ = partition.open_here();
-        recover_next(&shared, &waiting);
+        if recovery.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let time = shared.clock.now().saturating_duration_since(recovery.start);
+            tracing::info!(
+                partitions = recovery.total,
+                ms = time.as_millis(),
+                "recovered all partitions"
+            );
+        }
+        recover_next(&shared, &recovery);
     });
 }
 

@@ -682,14 +682,19 @@ async fn a_restart_finds_everything_and_puts_strays_aside() {
     let fixture = Fixture::at(directory.path().into(), None);
     let partition = fixture.create("kept", 1, TopicConfig::default());
     let image = Arc::clone(&fixture.image.lock());
-    fixture.replicas.remove_strays(&image);
+    fixture.replicas.remove_strays(move || Arc::clone(&image));
+    while directory.path().join("stray-0").exists() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     assert!(directory.path().join("kept-0").exists());
-    assert!(!directory.path().join("stray-0").exists());
     let put_aside = std::fs::read_dir(directory.path()).unwrap();
     let names = put_aside.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let strays: Vec<String> = names.filter(|name| name.ends_with("-stray")).collect();
     assert!(strays.len() == 1 && strays[0].starts_with("stray-0."));
     assert_eq!(partition.open().await, Ok(()));
+    if let Some(settled) = partition.settle() {
+        assert_eq!(settled.await, Ok(()));
+    }
     assert_eq!(partition.high_watermark(), 2);
     let directories = fixture.replicas.describe_log_dirs(|_| true).await;
     let (described, bytes) = &directories[0].partitions[0];

@@ -47,6 +47,8 @@ pub(super) struct Topic {
     pub in_flight: Option<Batch>,
     /// All below is on disk: so it was said.
     pub flushed: Offset,
+    /// What the log that is open now says of it: after a crash it may not know of all that is on disk.
+    pub reported: Offset,
     /// Where the log began when somebody could see it.
     pub log_start: Offset,
     /// Where it may begin if the deletion that runs has got so far.
@@ -80,6 +82,7 @@ impl Topic {
             batches: Vec::new(),
             in_flight: None,
             flushed: 0,
+            reported: 0,
             log_start: 0,
             log_start_max: 0,
             empty_end: 0,
@@ -104,6 +107,7 @@ impl Topic {
         self.batches.clear();
         self.empty_end = start;
         self.flushed = start;
+        self.reported = start;
         self.log_start = start;
         self.log_start_max = start;
     }
@@ -135,6 +139,17 @@ impl Topic {
             }
         }
         producers
+    }
+
+    /// What is cut off is promised no more.
+    pub(super) fn promised_only(&mut self, end: Offset) {
+        self.reported = self.reported.min(end);
+        self.flushed = self.flushed.min(end);
+    }
+
+    pub(super) fn flush_reported(&mut self, offset: Offset) {
+        self.reported = self.reported.max(offset);
+        self.flushed = self.flushed.max(offset);
     }
 
     /// Takes over what a log that was opened has: of what was not reported as flushed the end may be
@@ -174,21 +189,22 @@ impl Topic {
             end,
             "{partition}: ends inside a batch or nowhere"
         );
-        self.flushed = end;
+        let reported = log.flushed_offset();
+        assert!(
+            reported <= end,
+            "{partition}: more is on disk than there is"
+        );
+        self.reported = reported;
+        self.flushed = self.flushed.max(reported);
         self.log_start = start;
         self.log_start_max = start;
-        assert_eq!(
-            log.flushed_offset(),
-            end,
-            "{partition}: found and not flushed"
-        );
     }
 
     /// Compares a log with all that is known. `random` chooses where to look closely.
     pub(super) fn check(&self, log: &Log, random: &mut Random) {
         assert_eq!(log.log_end_offset(), self.end(), "{}", self.partition);
         assert_eq!(log.log_start_offset(), self.log_start, "{}", self.partition);
-        assert!(log.flushed_offset() >= self.flushed);
+        assert!(log.flushed_offset() >= self.reported);
         self.check_batches(log, random);
         self.check_epochs(log);
         self.check_producers(log);

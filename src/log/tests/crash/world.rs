@@ -90,7 +90,7 @@ impl FlushListener for Heard {
         let topic = topic.expect("a topic of the model");
         let end = topic.end() + i64::from(topic.in_flight.is_some()) * 1_000;
         assert!(offset <= end, "{partition}: flushed past its end");
-        topic.flushed = topic.flushed.max(offset);
+        topic.flush_reported(offset);
     }
 
     /// What consumers see: of a topic that does not wait for the disk all that is appended.
@@ -98,7 +98,7 @@ impl FlushListener for Heard {
         let model = self.0.lock();
         let topic = model.topics.iter().find(|t| t.partition == *partition)?;
         Some(match topic.waits_for_disk {
-            true => topic.flushed,
+            true => topic.reported,
             false => topic.end(),
         })
     }
@@ -396,7 +396,7 @@ impl World {
         let flushed = result.map_err(|error| self.failure(&error))?;
         let mut model = self.model.lock();
         let topic = &mut model.topics[topic];
-        topic.flushed = topic.flushed.max(flushed);
+        topic.flush_reported(flushed);
         Ok(())
     }
 
@@ -466,10 +466,10 @@ impl World {
             let to = topic.log_start + random.below(span + 1) as i64;
             let end = topic.end_if_cut_at(to);
             // From now on what lies behind may be there or not.
-            topic.flushed = topic.flushed.min(end);
+            topic.promised_only(end);
             if end < topic.log_start {
                 topic.begins_anew = Some(to);
-                topic.flushed = 0;
+                topic.promised_only(0);
             }
             (to, end, topic.end())
         };
@@ -489,7 +489,7 @@ impl World {
         }
         assert_eq!(log.log_end_offset(), topic.end());
         if to < before {
-            topic.flushed = topic.end();
+            topic.flush_reported(topic.end());
         }
         Ok(())
     }
@@ -502,7 +502,7 @@ impl World {
             let topic = &mut model.topics[topic];
             let start = random.below(usize::try_from(topic.end()).unwrap() + 20) as i64;
             topic.begins_anew = Some(start);
-            topic.flushed = 0;
+            topic.promised_only(0);
             start
         };
         let outer = self.now.lock().flushing.replace(topic);
@@ -591,7 +591,7 @@ impl World {
         let offsets: Vec<_> = {
             let model = self.model.lock();
             let topics = model.topics.iter();
-            topics.map(|t| (t.partition.clone(), t.flushed)).collect()
+            topics.map(|t| (t.partition.clone(), t.reported)).collect()
         };
         self.manager().checkpoint_high_watermarks(&offsets);
         self.outcome()

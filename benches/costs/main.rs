@@ -6,13 +6,15 @@
 // What is not as expected ends the run; time is real here.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-#[path = "../tests/support/mod.rs"]
+mod disk;
+#[path = "../../tests/support/mod.rs"]
 mod support;
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,25 +42,29 @@ struct Process {
     child: Child,
     address: SocketAddr,
     started: Instant,
-    /// Removed with the process.
-    _directory: tempfile::TempDir,
+    directory: Arc<tempfile::TempDir>,
 }
 
 impl Process {
-    /// Runs `command` by a shell, with `{port}` and `{dir}` filled in.
+    /// Runs `command` by a shell, with `{port}` and `{dir}` filled in, in a directory of its own that is
+    /// removed with the process.
     fn start(command: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::start_in(command, Arc::new(tempfile::tempdir().unwrap()))
+    }
+
+    fn start_in(command: &str, directory: Arc<tempfile::TempDir>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
         let command = command
             .replace("{port}", &address.port().to_string())
             .replace("{dir}", &directory.path().display().to_string());
+        let log = File::create(directory.path().join("broker.log")).unwrap();
         let started = now();
         let child = Command::new("sh")
             .args(["-c", &format!("exec {command}")])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
             .process_group(0)
             .spawn()
             .unwrap();
@@ -66,8 +72,18 @@ impl Process {
             child,
             address,
             started,
-            _directory: directory,
+            directory,
         }
+    }
+
+    /// kill −9.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("broker.log")).unwrap()
     }
 
     /// Milliseconds from the start to the first acknowledged record.
@@ -178,7 +194,17 @@ fn produce_error(topic: &str, response: &[u8]) -> i16 {
 }
 
 fn produce_one(client: &mut Client, topic: &str, acks: i16, batch: &[u8]) -> Option<i16> {
-    client.send_raw(&produce_request(topic, 0, acks, batch));
+    produce_to(client, topic, 0, acks, batch)
+}
+
+fn produce_to(
+    client: &mut Client,
+    topic: &str,
+    partition: i32,
+    acks: i16,
+    batch: &[u8],
+) -> Option<i16> {
+    client.send_raw(&produce_request(topic, partition, acks, batch));
     client
         .receive()
         .map(|response| produce_error(topic, &response))
@@ -198,16 +224,34 @@ fn load_in(
     acks: i16,
     gigabytes: f64,
 ) -> f64 {
-    create_topic(&mut process.connect(), topic, partitions, None).unwrap();
     let (requests, per_batch) = requests(record_bytes, partitions, gigabytes);
+    load_batches(
+        process,
+        topic,
+        (record_bytes, per_batch),
+        partitions,
+        acks,
+        requests,
+    ) / gigabytes
+}
+
+/// Sends so many Produce requests of one batch, to one partition after the other; returns CPU seconds.
+fn load_batches(
+    process: &Process,
+    topic: &str,
+    (record_bytes, per_batch): (usize, usize),
+    partitions: i32,
+    acks: i16,
+    requests: usize,
+) -> f64 {
+    create_topic(&mut process.connect(), topic, partitions, None).unwrap();
     let batch = batch_of(record_bytes, per_batch).bytes();
     let mut reader = process.connect();
     let mut writer = Client {
         stream: reader.stream.try_clone().unwrap(),
     };
-    let frames: Vec<Vec<u8>> = (0..partitions)
-        .map(|partition| produce_request(topic, partition, acks, &batch))
-        .collect();
+    let mut request = produce_request(topic, 0, acks, &batch);
+    let partition_at = request.len() - batch.len() - 8;
     let before = process.cpu_seconds();
     for sent in 0..requests + IN_FLIGHT {
         if sent >= IN_FLIGHT {
@@ -215,10 +259,12 @@ fn load_in(
             assert_eq!(produce_error(topic, &response), 0);
         }
         if sent < requests {
-            writer.send_raw(&frames[sent % frames.len()]);
+            let partition = i32::try_from(sent).unwrap() % partitions;
+            request[partition_at..partition_at + 4].copy_from_slice(&partition.to_be_bytes());
+            writer.send_raw(&request);
         }
     }
-    (process.cpu_seconds() - before) / gigabytes
+    process.cpu_seconds() - before
 }
 
 /// Requests that make so many gigabytes, and records in each.
@@ -408,6 +454,8 @@ fn measure(command: &str, parts: &str, scale: f64) -> Vec<Figure> {
         figures.push(("1,000 partitions, 16 KiB batches: CPU s per GB in", cost));
     }
     figures.push(("peak RSS, MiB", process.status_kib("VmHWM:") / 1024.0));
+    drop(process);
+    figures.extend(disk::measure(command, &wanted, scale));
     figures
 }
 
