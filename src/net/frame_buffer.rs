@@ -17,13 +17,42 @@ const FREE_BYTES_MAX: usize = 4 << 20;
 #[derive(Debug, Clone, Default)]
 pub struct FrameBuffers(Arc<Mutex<Free>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Free {
     buffers: Vec<Vec<u8>>,
     bytes: usize,
+    bytes_max: usize,
+}
+
+impl Default for Free {
+    fn default() -> Self {
+        Self {
+            buffers: Vec::new(),
+            bytes: 0,
+            bytes_max: FREE_BYTES_MAX,
+        }
+    }
 }
 
 impl FrameBuffers {
+    /// Keeps free buffers up to so many bytes.
+    pub fn keeping(bytes_max: usize) -> Self {
+        Self(Arc::new(Mutex::new(Free {
+            bytes_max,
+            ..Free::default()
+        })))
+    }
+
+    /// Gives back the memory of free buffers.
+    pub fn clear(&self) {
+        let freed = {
+            let mut free = self.0.lock();
+            free.bytes = 0;
+            std::mem::take(&mut free.buffers)
+        };
+        drop(freed); // not under the lock
+    }
+
     /// An empty buffer with room for `bytes`. All have powers of two, so that they fit one another's
     /// frames; pages of one that were never written to cost nothing.
     pub(super) fn take(&self, bytes: usize) -> FrameBuffer {
@@ -47,14 +76,14 @@ impl Free {
 
     /// The oldest ones make room: frames of their size came longest ago.
     fn give_back(&mut self, mut buffer: Vec<u8>) -> Vec<Vec<u8>> {
-        if buffer.capacity() > FREE_BYTES_MAX {
+        if buffer.capacity() > self.bytes_max {
             return vec![buffer];
         }
         let mut dropped = Vec::new();
         buffer.clear();
         self.bytes += buffer.capacity();
         self.buffers.push(buffer);
-        while self.bytes > FREE_BYTES_MAX {
+        while self.bytes > self.bytes_max {
             let oldest = self.buffers.remove(0);
             self.bytes -= oldest.capacity();
             dropped.push(oldest);
@@ -133,5 +162,10 @@ mod tests {
         assert_eq!(free(&buffers), [1 << 20; FREE_BYTES_MAX >> 20]);
         drop(buffers.take(FREE_BYTES_MAX + 1));
         assert_eq!(free(&buffers), [1 << 20; FREE_BYTES_MAX >> 20]);
+        buffers.clear();
+        assert!(free(&buffers).is_empty());
+        let large = FrameBuffers::keeping(8 << 20);
+        drop(large.take(FREE_BYTES_MAX + 1));
+        assert_eq!(free(&large), [FREE_BYTES_MAX * 2]);
     }
 }

@@ -22,6 +22,8 @@ use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, Offset};
 #[derive(Debug, Default)]
 pub(super) struct Following {
     high_watermark: Offset,
+    /// Where it was not cut, and that was told.
+    refused: Option<Offset>,
     /// Offsets that were missing in what the leader sent last.
     gap: Option<(Offset, Offset)>,
 }
@@ -289,6 +291,7 @@ impl OpenPartition<'_> {
             );
             return Err(ErrorCode::UnknownServerError);
         }
+        self.check_cut(offset)?;
         self.expect_end(offset);
         let cut = self.log.truncate_to(offset);
         self.was_cut(cut.map(|_| ()))?;
@@ -302,6 +305,26 @@ impl OpenPartition<'_> {
     fn begin_anew(&self, start: Offset) -> Result<(), ErrorCode> {
         self.expect_end(start);
         self.was_cut(self.log.truncate_fully_and_start_at(start))
+    }
+
+    /// Where the topic waits for the disk a leader has all that was committed, or was elected uncleanly, or
+    /// its log is lost. Then this may be the last copy: it is kept until the topic says that it may go.
+    fn check_cut(&self, offset: Offset) -> Result<(), ErrorCode> {
+        let mut state = self.partition.state.lock();
+        let high_watermark = state.high_watermark;
+        let promised = state.config.flush_messages <= 1 && !state.config.unclean_leader_election;
+        if !promised || offset >= high_watermark {
+            state.following.refused = None;
+            return Ok(());
+        }
+        if state.following.refused.replace(offset) != Some(offset) {
+            tracing::error!(
+                partition = %self.partition.topic_partition(), offset, high_watermark,
+                "the leader does not have committed records: this replica keeps them and does not follow it; \
+                 set unclean.leader.election.enable=true on the topic to let them go"
+            );
+        }
+        Err(ErrorCode::UnknownServerError)
     }
 
     /// Before the log is cut: nothing says any more that there is something behind.
@@ -347,3 +370,7 @@ impl Partition {
         flushed
     }
 }
+
+#[cfg(test)]
+#[path = "follower_tests.rs"]
+mod tests;

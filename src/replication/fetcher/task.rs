@@ -21,7 +21,7 @@ use super::machine::{FetchRules, Key, Machine, Position, Step, What};
 use crate::config::BrokerConfig;
 use crate::metadata::{Endpoint, Image, ImageListener};
 use crate::net::{FrameBuffers, Peer, PeerConfig, PeerRequest};
-use crate::protocol::fetch::{FetchAnswer, FetchRequest};
+use crate::protocol::fetch::{FetchAnswer, FetchRequest, FetchedPartition};
 use crate::protocol::list_offsets::{self, Asked};
 use crate::replication::follower::Fetched;
 use crate::replication::{Partition, Replicas};
@@ -37,6 +37,8 @@ const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_millis(100);
 /// A batch may be larger than what is asked for, by as much as a request may be.
 const ANSWER_SLACK_BYTES: usize = 128 << 20;
+/// After so many answers without records a fetcher needs no large buffer for a while.
+const QUIET_ANSWERS: u32 = 20;
 /// A long poll is given up for new partitions no more often than this.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(250);
 
@@ -65,7 +67,11 @@ impl From<&BrokerConfig> for FetcherSettings {
             fetchers: u64::try_from(config.num_replica_fetchers).unwrap_or(1),
             listener: config.inter_broker_listener.clone(),
             timeout: ms(config.replica_socket_timeout_ms),
-            receive_buffer_bytes: config.replica_socket_receive_buffer_bytes,
+            // Kafka's default would keep the system from growing the buffer with the traffic.
+            receive_buffer_bytes: config
+                .values
+                .explicit("replica.socket.receive.buffer.bytes")
+                .map_or(-1, |_| config.replica_socket_receive_buffer_bytes),
         }
     }
 }
@@ -84,7 +90,6 @@ pub struct ReplicaFetchers {
 struct FetcherShared {
     settings: FetcherSettings,
     clock: Arc<dyn Clock>,
-    buffers: FrameBuffers,
     /// R3: the registration that this broker fetches with; −1 before it is known.
     broker_epoch: AtomicI64,
 }
@@ -135,7 +140,6 @@ impl ReplicaFetchers {
             shared: Arc::new(FetcherShared {
                 settings,
                 clock,
-                buffers: FrameBuffers::default(),
                 broker_epoch: AtomicI64::new(-1),
             }),
             replicas,
@@ -246,6 +250,10 @@ struct Fetcher {
     /// Until then steps are waited for.
     patience: Option<Instant>,
     peer: Option<Peer>,
+    /// For its answers: one at a time, and again and again.
+    buffers: FrameBuffers,
+    /// Answers without records in a row.
+    empty_answers: u32,
     answering: Option<Answering>,
     interrupted: Option<Instant>,
     /// The last failure was told of.
@@ -259,6 +267,8 @@ impl Fetcher {
         shared: &Arc<FetcherShared>,
         inbox: &Arc<Inbox>,
     ) -> Self {
+        let largest = usize::try_from(shared.settings.rules.response_bytes_max).unwrap_or(0);
+        let kept = largest.next_power_of_two();
         Self {
             leader,
             endpoint,
@@ -269,6 +279,8 @@ impl Fetcher {
             stepping: FuturesUnordered::new(),
             patience: None,
             peer: None,
+            buffers: FrameBuffers::keeping(kept),
+            empty_answers: 0,
             answering: None,
             interrupted: None,
             complained: false,
@@ -407,7 +419,7 @@ impl Fetcher {
             response_bytes_max,
         };
         let (host, port) = (self.endpoint.host.clone(), self.endpoint.port);
-        let buffers = self.shared.buffers.clone();
+        let buffers = self.buffers.clone();
         async move { Peer::connect(&host, port, config, buffers).await }
     }
 
@@ -474,6 +486,14 @@ impl Fetcher {
                     );
                 }
                 self.patience = Some(Instant::from_std(now) + PATIENCE);
+                let records = |fetched: &FetchedPartition| !fetched.records.is_empty();
+                self.empty_answers = match answer.partitions.iter().any(records) {
+                    true => 0,
+                    false => self.empty_answers.saturating_add(1),
+                };
+                if self.empty_answers == QUIET_ANSWERS {
+                    self.buffers.clear();
+                }
                 let refused = self.machine.answered(now, answer);
                 refused.map(|code| format!("error code {code}"))
             }
