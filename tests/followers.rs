@@ -320,3 +320,63 @@ fn a_group_goes_on_when_its_coordinator_dies() {
     });
     assert_eq!(until_coordinated(&cluster, third, committed).1, 70);
 }
+
+/// DeleteRecords v0 of `t-0`; the error code and the new start.
+fn delete_records(client: &mut Client, to: i64) -> (i16, i64) {
+    let body = [
+        &hex("00000001 0001 74 00000001 00000000")[..],
+        &to.to_be_bytes(),
+        &10_000_i32.to_be_bytes(),
+    ]
+    .concat();
+    let mut answer = ask(client, 21, 0, &body);
+    answer.take(4 + 4 + 3 + 4 + 4);
+    let start = answer.i64();
+    (answer.i16(), start)
+}
+
+#[test]
+fn a_replica_whose_records_its_leader_has_deleted_begins_where_that_does() {
+    let Some(mut cluster) = start() else { return };
+    cluster.create_topic();
+    for _ in 0..10 {
+        cluster.produce(0, &[b"a", b"b"]);
+    }
+    cluster.until_all_are_equal(0);
+    let leader = cluster.leader(0);
+    let follower = (leader + 1) % 3;
+    cluster.brokers[follower].kill();
+    let value = vec![7; 200_000];
+    for number in 0..12 {
+        assert_eq!(cluster.produce(leader, &[&value]), 20 + number);
+    }
+    // Not a whole segment: the batch at the new start begins before it.
+    cluster.until("the death of a follower", || {
+        cluster.partition(leader).1.len() == 2
+    });
+    let deleted = delete_records(&mut cluster.brokers[leader].connect(), 31);
+    assert_eq!(deleted, (0, 31));
+    cluster.brokers[follower].spawn();
+    cluster.until("all replicas in sync", || {
+        cluster.partition(leader).1.len() == 3
+    });
+    assert_eq!(cluster.produce(leader, &[b"after"]), 32);
+    let whole = |of: usize| {
+        let path = cluster.brokers[of].directory.path().join("data/t-0");
+        let mut segments: Vec<PathBuf> = fs::read_dir(path)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+            .collect();
+        segments.sort();
+        segments
+    };
+    cluster.until("only what the leader has", || {
+        let first = &whole(follower)[0];
+        first.ends_with("00000000000000000031.log")
+    });
+    let said = cluster.brokers[follower].log();
+    assert!(said.contains("a log begins anew"), "{said}");
+    let records = cluster.records(follower);
+    assert!(cluster.records(leader).ends_with(&records));
+}

@@ -76,13 +76,14 @@ impl Partition {
         })
     }
 
-    /// The leader had no records to send. Where its log start has moved, so will this one's.
+    /// The leader had no records to send. Where its log start has moved, so will this one's, and where to is
+    /// answered.
     pub(super) fn note_leader(
         self: &Arc<Self>,
         leader_epoch: LeaderEpoch,
         high_watermark: Offset,
         log_start: Offset,
-    ) -> Option<BoxFuture<'static, Result<(), ErrorCode>>> {
+    ) -> Option<BoxFuture<'static, Result<Offset, ErrorCode>>> {
         self.state.lock().check_following(leader_epoch).ok()?;
         self.hear_high_watermark(high_watermark);
         if self.log_offsets()?.0 >= log_start {
@@ -91,7 +92,7 @@ impl Partition {
         Some(self.on_log(move |open| {
             open.check_following(leader_epoch)?;
             open.raise_log_start(log_start);
-            Ok(())
+            Ok(open.log.log_start_offset())
         }))
     }
 

@@ -142,7 +142,7 @@ async fn the_high_watermark_is_the_leaders_as_far_as_the_records_are_here() {
     assert_eq!(fixture.ends(), (0, 10, 10));
     // The log start follows the leader's.
     let noted = fixture.partition.note_leader(3, 100, 4).unwrap();
-    noted.await.unwrap();
+    assert_eq!(noted.await, Ok(4));
     assert_eq!(fixture.ends(), (4, 10, 10));
     assert!(fixture.partition.note_leader(3, 100, 4).is_none());
 }

@@ -357,6 +357,14 @@ impl Machine {
         }
     }
 
+    /// The log starts later than before, as its leader's does: that is to be reported.
+    pub(crate) fn noted(&mut self, key: Key, leader_epoch: LeaderEpoch, log_start: Offset) {
+        let following = self.following(key, leader_epoch);
+        if let Some(position) = following.and_then(|it| it.position.as_mut()) {
+            position.log_start = position.log_start.max(log_start);
+        }
+    }
+
     fn following(&mut self, key: Key, leader_epoch: LeaderEpoch) -> Option<&mut Following> {
         let following = self.partitions.get_mut(&key)?;
         (following.leader_epoch == leader_epoch).then_some(following)

@@ -135,6 +135,11 @@ fn without_records_nobody_waits_and_nothing_is_said_again() {
     let request = machine.request(77).unwrap();
     assert_eq!((request.session_id, request.session_epoch), (9, 1));
     assert!(request.topics.is_empty());
+    // But for where the log starts, which the leader waits for.
+    machine.noted(key(0), EPOCH, 12);
+    machine.noted(key(0), EPOCH - 1, 20);
+    let request = machine.request(77).unwrap();
+    assert_eq!(request.topics[0].partitions[0].log_start_offset, 12);
 }
 
 #[test]

@@ -231,8 +231,8 @@ impl ImageListener for ReplicaFetchers {
 enum Done {
     Position(Option<Position>),
     Range(Option<(Offset, Offset)>),
-    /// Nobody waits for it.
-    Noted,
+    /// The log starts there now.
+    Noted(Option<Offset>),
 }
 
 type Stepping = BoxFuture<'static, (Key, LeaderEpoch, Done)>;
@@ -344,7 +344,7 @@ impl Fetcher {
             } => {
                 if let Some(noted) = partition.note_leader(leader_epoch, high_watermark, log_start)
                 {
-                    let noted = noted.map(move |_| (key, leader_epoch, Done::Noted));
+                    let noted = noted.map(move |at| (key, leader_epoch, Done::Noted(at.ok())));
                     self.stepping.push(Box::pin(noted));
                 }
                 return;
@@ -458,7 +458,8 @@ impl Fetcher {
                 match done {
                     Done::Position(at) => self.machine.done(now, key, leader_epoch, at),
                     Done::Range(range) => self.machine.range(now, key, leader_epoch, range),
-                    Done::Noted => {}
+                    Done::Noted(Some(at)) => self.machine.noted(key, leader_epoch, at),
+                    Done::Noted(None) => {} // the next answer says it again
                 }
             }
             answer = async { answering(&mut self.answering).await } => self.answered(answer),
