@@ -474,3 +474,6 @@ fn request_memory(config: &BrokerConfig) -> usize {
     let bytes = total.unwrap_or(4 << 20) * 1024 / REQUEST_MEMORY_DIVISOR;
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

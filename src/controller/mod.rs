@@ -2,7 +2,7 @@
 
 mod admin;
 mod election;
-mod machine;
+pub(crate) mod machine;
 mod placement;
 mod seat;
 mod session;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::watermark::{ReplicaPosition, WatermarkRule, high_watermark};
 use crate::metadata::Partition;
+use crate::types::rules::{Rule, holds};
 use crate::types::{BrokerId, ErrorCode, LeaderEpoch, NO_OFFSET, Offset};
 
 /// Pause before a proposal is made again that was refused, or whose outcome is not known.
@@ -207,7 +208,9 @@ impl Isr {
     ) -> Offset {
         // R8. While an ELR is there only the registry's word that it is no longer lets records be
         // committed without it, whatever `min.insync.replicas` says by now.
-        if self.committed.isr.len() < moment.rule.min_isr || !self.committed.elr.is_empty() {
+        let is_strict = holds(Rule::R8);
+        let too_few = self.committed.isr.len() < moment.rule.min_isr;
+        if is_strict && (too_few || !self.committed.elr.is_empty()) {
             return current;
         }
         let mut members = 1;
@@ -226,7 +229,7 @@ impl Isr {
             lowest.log_end = lowest.log_end.min(position);
             lowest.flushed = lowest.flushed.min(position);
         }
-        if members < self.committed.isr.len() {
+        if holds(Rule::R4) && members < self.committed.isr.len() {
             return current; // a member that is no replica: somebody changed the registry by hand
         }
         high_watermark(
@@ -242,8 +245,11 @@ impl Isr {
     /// R4
     fn may_be_member(&self, id: BrokerId) -> bool {
         let proposed = self.pending.as_ref();
-        self.committed.isr.contains(&id)
-            || proposed.is_some_and(|pending| pending.proposal.to.isr.contains(&id))
+        let proposed = proposed.map(|pending| pending.proposal.to.isr.contains(&id));
+        if !holds(Rule::R4) {
+            return proposed.unwrap_or_else(|| self.committed.isr.contains(&id));
+        }
+        self.committed.isr.contains(&id) || proposed == Some(true)
     }
 
     /// The change that is due, to be sent now: each is given out once, and again while its outcome is
@@ -255,7 +261,10 @@ impl Isr {
         leader_end: Offset,
     ) -> Option<Proposal> {
         // R7: what a replica needs to join.
-        let joins_at = self.epoch_start.map(|start| start.max(high_watermark));
+        let joins_at = match holds(Rule::R7) {
+            true => self.epoch_start.map(|start| start.max(high_watermark)),
+            false => Some(high_watermark),
+        };
         self.give_out(moment, |isr| isr.due(moment, joins_at?, leader_end))
     }
 

@@ -9,6 +9,7 @@ use super::partition::{Partition, State};
 use super::waiters::FetchBound;
 use crate::config::TopicConfig;
 use crate::metadata;
+use crate::types::rules::{Rule, holds};
 use crate::types::{BrokerId, ErrorCode, LeaderEpoch, NO_OFFSET, Offset};
 
 /// Whether the partition can be used at all.
@@ -39,8 +40,9 @@ impl Leading {
 
 /// R5: a broker leads what it was given under the registration that it has now. What it led before it
 /// registered (a start, a lost lease) it leads once the registry says so in a new leader epoch.
-fn leads(role: &metadata::Partition, me: BrokerId, registration: i64) -> bool {
-    role.leader == Some(me) && (role.replicas == [me] || role.leader_registration == registration)
+pub(crate) fn leads(role: &metadata::Partition, me: BrokerId, registration: i64) -> bool {
+    let is_current = role.leader_registration == registration || !holds(Rule::R5);
+    role.leader == Some(me) && (role.replicas == [me] || is_current)
 }
 
 impl Partition {

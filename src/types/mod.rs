@@ -2,6 +2,7 @@
 
 mod error_code;
 mod id;
+pub(crate) mod rules;
 
 pub use error_code::{ApiError, ErrorCode};
 pub use id::{

@@ -1,0 +1,3 @@
+//! The parts of several brokers together.
+
+mod simulation;
