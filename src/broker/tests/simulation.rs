@@ -71,7 +71,7 @@ fn noticed(rules: &[Rule], most: u64) -> Option<(u64, String)> {
 
 /// Each rule in turn. R2 and R5 cover for each other: they are missed together.
 #[test]
-#[ignore = "minutes; CI runs some of it"]
+#[ignore = "a minute or two; by hand"]
 fn every_rule_is_missed() {
     let most = seeds("SIMULATION_SEEDS", 2_000);
     let table: [&[Rule]; 9] = [

@@ -339,6 +339,7 @@ impl World {
         match timer {
             Timer::Tick => {
                 self.propose(node);
+                self.resume(node);
                 self.control(node);
                 self.advance(node);
                 self.timer(node, 200, Timer::Tick);
@@ -822,11 +823,9 @@ impl World {
         }
         let node = usize::try_from(self.below(BROKERS as u64)).unwrap();
         // Without syncs the promise holds while not too many forget at once.
-        let healthy = self.registry.partition.isr.len() == BROKERS
-            && self
-                .nodes
-                .iter()
-                .all(|node| node.up && node.paused_until <= self.now);
+        let is_well = |node: &Node| node.up && node.epoch != 0 && node.paused_until <= self.now;
+        let healthy =
+            self.registry.partition.isr.len() == BROKERS && self.nodes.iter().all(is_well);
         let partition = &self.registry.partition;
         let id = self.nodes[node].id;
         let counts = partition.isr.contains(&id) || partition.elr.contains(&id);
