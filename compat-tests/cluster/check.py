@@ -21,7 +21,7 @@ A history is a file of JSON arrays, one a line:
     ["fetched", began, ended, group, topic, partition, offset]             what OffsetFetch said
 
 Times are seconds of one monotonic clock. What a topic promises: `idempotent`: each acknowledged record is there exactly once, at
-its acknowledged offset, in order. `all` (acks=all without idempotence): it may be there twice. `one` (acks=1): it may be lost, but
+its acknowledged offset, in order. `all` (acks=all without idempotence): it may be there twice, and later than those after it. `one` (acks=1): it may be lost, but
 what a consumer saw stays. `nothing`: only counted, as a contrast.
 """
 
@@ -31,8 +31,8 @@ from collections import Counter, defaultdict
 
 # Which anomalies break which promise; the rest is counted as tolerated.
 ALWAYS = {"diverged", "taken back", "skipped", "refused", "stranger", "failed and read", "unfinished", "hole"}
-KEPT = ALWAYS | {"lost", "acknowledged elsewhere", "reordered"}
-BROKEN_BY = {"idempotent": KEPT | {"duplicated"}, "all": KEPT, "one": ALWAYS, "nothing": {"stranger"}}
+KEPT = ALWAYS | {"lost", "acknowledged elsewhere"}
+BROKEN_BY = {"idempotent": KEPT | {"reordered", "duplicated"}, "all": KEPT, "one": ALWAYS, "nothing": {"stranger"}}
 OFFSETS = {"offset lost", "offset moved back", "offset never committed"}
 
 

@@ -89,8 +89,10 @@ class LibraryProducer(Worker):
         self.partitions = TOPICS[topic][1]
         self.next = [0] * self.partitions
         self.acknowledged, self.unknown, self.last = 0, 0, [0.0] * self.partitions
-        world.history("producer", number, topic, True)
-        self.producer = None
+        # librdkafka's max.in.flight counts per broker: a retry may come in after what was sent to the next leader.
+        self.in_order = "enable.idempotence" in settings
+        world.history("producer", number, topic, self.in_order)
+        self.producer = self.broken = None
         self.due = now()
 
     def open(self):
@@ -101,9 +103,22 @@ class LibraryProducer(Worker):
 
     def failed(self, error):
         if error.fatal():
-            self.world.trouble.append(f"producer {self.number} of {self.topic}: {error.str()}")
+            self.broken = error.str()
+
+    def begin_anew(self):
+        """An idempotent producer whose records were lost cannot go on. With `cached` that may be: another takes its place."""
+        if self.topic != "cached":
+            self.world.trouble.append(f"producer {self.number} of {self.topic}: {self.broken}")
+            self.over.set()
+            return
+        self.producer.purge()
+        self.producer.flush(5)
+        self.number, self.next, self.broken, self.producer = self.world.number(), [0] * self.partitions, None, None
+        self.history("producer", self.number, self.topic, True)
 
     def step(self):
+        if self.broken:
+            return self.begin_anew()
         if self.producer is None:
             self.open()
         partition = self.chance.randrange(self.partitions)
@@ -111,7 +126,7 @@ class LibraryProducer(Worker):
         self.history("send", round(now(), 4), self.number, partition, number)
         try:
             self.producer.produce(self.topic, value_of(self.number, number), partition=partition,
-                                  on_delivery=lambda e, m, p=partition, n=number: self.done(e, m, p, n))
+                                  on_delivery=lambda e, m, me=self.number, p=partition, n=number: self.done(e, m, me, p, n))
             self.next[partition] += 1
         except BufferError:
             self.due = now() + 0.1
@@ -119,15 +134,15 @@ class LibraryProducer(Worker):
         self.producer.poll(max(0, min(0.2, self.due - now())))
         self.due = max(self.due, now() - 0.5)
 
-    def done(self, error, message, partition, number):
+    def done(self, error, message, me, partition, number):
         t = round(now(), 4)
         if error:
             self.unknown += 1
-            self.history("unknown", t, self.number, partition, number, error.str())
+            self.history("unknown", t, me, partition, number, error.str())
         else:
             self.acknowledged += 1
             self.last[partition] = t
-            self.history("ack", t, self.number, partition, number, message.offset())
+            self.history("ack", t, me, partition, number, message.offset())
 
     def finish(self):
         left = self.producer.flush(60) if self.producer else 0
@@ -212,7 +227,8 @@ class PinnedReader(Pinned):
             for partition, (error, _, records) in found.items():
                 if error == wire.OFFSET_OUT_OF_RANGE:
                     self.history("refused", round(now(), 4), self.name, topic, partition, error)
-                    self.over.set()
+                    self.history("start", round(now(), 4), self.name, topic, partition, 0)
+                    places[partition] = 0
                 if records:
                     self.history("read", round(now(), 4), self.name, topic, partition, [(offset, *record_of(value)) for offset, value in records])
                     places[partition] = records[-1][0] + 1
@@ -251,7 +267,7 @@ class LibraryReader(Worker):
             if m.error():
                 if m.error().name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"):
                     self.history("refused", round(now(), 4), self.name, m.topic(), m.partition(), m.error().str())
-                    self.over.set()
+                    self.places[m.topic(), m.partition()], self.again = 0, now()
                 continue
             found.setdefault((m.topic(), m.partition()), []).append((m.offset(), *record_of(m.value())))
             self.places[m.topic(), m.partition()] = m.offset() + 1
@@ -371,7 +387,7 @@ class Committer(Worker):
 class World:
     def __init__(self, bootstrap, history, seed, brokers):
         self.bootstrap, self.history, self.seed, self.brokers = bootstrap, History(history), seed, brokers
-        self.trouble, self.commits = [], 0
+        self.trouble, self.commits, self.last_number = [], 0, 100
         for topic, (promise, _, _) in TOPICS.items():
             self.history("promise", topic, promise)
         idempotent = {"enable.idempotence": True}
@@ -385,6 +401,10 @@ class World:
         ]
         self.readers = [LibraryReader(self), *(PinnedReader(self, broker) for broker in brokers)]
         self.group = [Member(self, 1), Member(self, 2), *(Committer(self, number) for number in range(4))]
+
+    def number(self):
+        self.last_number += 1
+        return self.last_number
 
     def start(self):
         for worker in self.workers():
