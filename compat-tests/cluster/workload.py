@@ -99,7 +99,8 @@ class LibraryProducer(Worker):
         self.producer = Producer({
             "bootstrap.servers": self.world.bootstrap, "acks": "all", "linger.ms": 5, "message.timeout.ms": 600000, "request.timeout.ms": 5000,
             "socket.timeout.ms": 5000, "socket.connection.setup.timeout.ms": 2000, "log_level": 1,
-            "queue.buffering.max.messages": 3000, **FAST, **self.settings, "error_cb": self.failed})
+            "queue.buffering.max.messages": 3000, **FAST, **self.settings, "error_cb": self.failed,
+            **({"debug": "eos", "log_level": 7} if os.environ.get("WORKLOAD_DEBUG") == str(self.number) else {})})
 
     def failed(self, error):
         if error.fatal():
@@ -130,6 +131,9 @@ class LibraryProducer(Worker):
             self.next[partition] += 1
         except BufferError:
             self.due = now() + 0.1
+        except KafkaException as error:
+            self.broken = error.args[0].str()
+            return
         self.due += self.chance.expovariate(self.rate)
         self.producer.poll(max(0, min(0.2, self.due - now())))
         self.due = max(self.due, now() - 0.5)
