@@ -8,6 +8,7 @@ gives), a group and a lone committer. Producers and readers pinned to a broker s
 a broker that believes to lead when it does not is asked all the same. Commands come as lines on stdin, each is answered by a line
 of JSON: `counts`, `quiet` (producers stop, what is under way ends), `whole` (read everything, by two kinds of readers), `end`."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -19,7 +20,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import wire  # noqa: E402
-from lib import FAST, Consumer, KafkaException, Producer, TopicPartition, say  # noqa: E402
+from lib import FAST, Consumer, KafkaError, KafkaException, Producer, TopicPartition, say  # noqa: E402
 
 # topic: (promise, partitions, settings)
 TOPICS = {
@@ -77,6 +78,8 @@ class Worker(threading.Thread):
                 self.step()
             except (KafkaException, OSError):
                 self.over.wait(0.1)
+            except KafkaError as error:  # raised by a producer that failed for good
+                self.broken = error.str()
         self.finish()
 
     def finish(self):
@@ -115,8 +118,9 @@ class LibraryProducer(Worker):
             self.world.trouble.append(f"producer {self.number} of {self.topic}: {self.broken}")
             self.over.set()
             return
-        self.producer.purge()
-        self.producer.flush(5)
+        with contextlib.suppress(KafkaException, KafkaError):
+            self.producer.purge()
+            self.producer.flush(5)
         self.number, self.next, self.broken, self.producer = self.world.number(), [0] * self.partitions, None, None
         self.history("producer", self.number, self.topic, True)
 
