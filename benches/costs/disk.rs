@@ -21,7 +21,7 @@ const SPREAD: [i32; 3] = [1, 1_000, 10_000];
 /// 16 KiB: what a producer gathers for each of many partitions in its linger time.
 const SPREAD_BATCH: (usize, usize) = (1024, 16);
 const PRODUCERS: usize = 16;
-const PRODUCER_BATCH: (usize, usize) = (100, 100);
+const PRODUCER_BATCH: (usize, usize) = (100, 1_000);
 const PRODUCER_IN_FLIGHT: usize = 5;
 const WRITER_BYTES_PER_SECOND: f64 = 200e6;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,7 +32,7 @@ pub fn measure(command: &str, wanted: &dyn Fn(&str) -> bool, scale: f64) -> Vec<
         figures.extend(recovery(command, scale));
     }
     if wanted("flush") {
-        figures.push(flush(command, scale));
+        figures.extend(flush(command, scale));
     }
     if wanted("beside") {
         figures.extend(beside(command, scale));
@@ -100,7 +100,7 @@ fn produce_somewhere(process: &Process) -> f64 {
 
 /// How much of the page cache's rate a producer of `acks=all` keeps where each acknowledgement waits for
 /// the disk, in per cent; the better of two turns each.
-fn flush(command: &str, scale: f64) -> Figure {
+fn flush(command: &str, scale: f64) -> Vec<Figure> {
     let process = Process::start(command);
     process.first_produce();
     let turn = |name: &str, flush_messages| producers_rate(&process, name, flush_messages, scale);
@@ -108,23 +108,29 @@ fn flush(command: &str, scale: f64) -> Figure {
     let (cached, synced) = (turn("cached-1", NEVER), turn("synced-1", "1"));
     let cached = cached.max(turn("cached-2", NEVER));
     let synced = synced.max(turn("synced-2", "1"));
-    (
-        "acks=all, 16 producers: synced / cached, %",
-        100.0 * synced / cached,
-    )
+    let per_second = PRODUCER_BATCH.1 as f64;
+    vec![
+        (
+            "acks=all, 16 producers, cached: records/s",
+            cached * per_second,
+        ),
+        (
+            "acks=all, 16 producers, synced: records/s",
+            synced * per_second,
+        ),
+        ("synced / cached, %", 100.0 * synced / cached),
+    ]
 }
 
-/// Batches a second of 16 producers.
+/// Batches a second of 16 producers that make each of their batches.
 fn producers_rate(process: &Process, topic: &str, flush_messages: &str, scale: f64) -> f64 {
     let config = Some(("flush.messages", flush_messages));
     let partitions = i32::try_from(PRODUCERS).unwrap();
     create_topic(&mut process.connect(), topic, partitions, config).unwrap();
-    let batch = batch_of(PRODUCER_BATCH.0, PRODUCER_BATCH.1).bytes();
-    let count = (8_000.0 * scale) as usize;
+    let count = (2_000.0 * scale) as usize;
     let start = now();
     thread::scope(|scope| {
         for partition in 0..partitions {
-            let request = produce_request(topic, partition, -1, &batch);
             let mut client = process.connect();
             scope.spawn(move || {
                 for sent in 0..count + PRODUCER_IN_FLIGHT {
@@ -133,7 +139,8 @@ fn producers_rate(process: &Process, topic: &str, flush_messages: &str, scale: f
                         assert_eq!(produce_error(topic, &response), 0);
                     }
                     if sent < count {
-                        client.send_raw(&request);
+                        let batch = batch_of(PRODUCER_BATCH.0, PRODUCER_BATCH.1).bytes();
+                        client.send_raw(&produce_request(topic, partition, -1, &batch));
                     }
                 }
             });
