@@ -525,3 +525,118 @@ fn old_names_count_where_nobody_wrote_the_new_ones() {
     assert!(directory.path().join("old/meta.properties").exists());
     assert!(!directory.path().join("ottla-data").exists());
 }
+
+#[test]
+fn a_listener_has_a_bound_of_its_own() {
+    let other = free_port();
+    let mut broker = Ottla::start(&["listener.name.plaintext.max.connections=2"]);
+    let here = broker.address;
+    broker.terminate();
+    broker.exit_code();
+    let both = format!("listeners=PLAINTEXT://{here},OTHER://127.0.0.1:{other}");
+    broker.set_overrides(&[
+        &both,
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+        "listener.name.plaintext.max.connections=2",
+    ]);
+    broker.spawn();
+    wait_until("what asked whether it serves is gone", || {
+        let mut clients = [broker.connect(), broker.connect()];
+        let served = clients
+            .iter_mut()
+            .all(|client| client.request(18, 0, &[]).is_some());
+        served && {
+            let refused = broker.connect().request(18, 0, &[]).is_none();
+            let mut elsewhere = Client::connect(([127, 0, 0, 1], other).into());
+            assert!(elsewhere.request(18, 0, &[]).is_some());
+            assert!(refused, "a third connection");
+            true
+        }
+    });
+}
+
+/// Stops the process without its knowledge, so that only the kernel answers.
+struct Paused(rustix::process::Pid);
+
+impl Paused {
+    fn new(broker: &Ottla) -> Self {
+        let pid = i32::try_from(broker.pid()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process(self.0, rustix::process::Signal::CONT);
+    }
+}
+
+#[test]
+fn the_backlog_bounds_who_waits_to_be_accepted() {
+    let waiting = |overrides: &[&str]| {
+        let broker = Ottla::start(overrides);
+        let _paused = Paused::new(&broker);
+        let mut connected = Vec::new();
+        while connected.len() < 8 {
+            let wait = Duration::from_millis(300);
+            match TcpStream::connect_timeout(&broker.address, wait) {
+                Ok(socket) => connected.push(socket),
+                Err(_) => break,
+            }
+        }
+        connected.len()
+    };
+    assert!(waiting(&["socket.listen.backlog.size=1"]) < 8);
+    assert_eq!(waiting(&[]), 8);
+}
+
+/// How many bytes can be written to a broker that reads nothing.
+fn taken_unread(overrides: &[&str]) -> usize {
+    let broker = Ottla::start(overrides);
+    let _paused = Paused::new(&broker);
+    let mut socket = TcpStream::connect(broker.address).unwrap();
+    let wait = Some(Duration::from_millis(300));
+    socket.set_write_timeout(wait).unwrap();
+    let mut taken = 0;
+    while let Ok(bytes) = std::io::Write::write(&mut socket, &[0; 4096]) {
+        taken += bytes;
+    }
+    taken
+}
+
+#[test]
+fn the_receive_buffer_is_as_large_as_asked() {
+    let small = taken_unread(&["socket.receive.buffer.bytes=4096"]);
+    let large = taken_unread(&["socket.receive.buffer.bytes=200000"]);
+    assert!(small + 100_000 < large, "{small} and {large}");
+}
+
+/// How much of a large answer has left a broker that is stopped before anybody reads.
+fn sent_unread(overrides: &[&str]) -> usize {
+    let broker = Ottla::start(overrides);
+    let mut client = broker.connect();
+    create_topic(&mut client, "t", 1);
+    let value = vec![7; 900_000];
+    for _ in 0..10 {
+        assert_eq!(produce(&mut client, -1, &Batch::of(&[&value])), 0);
+    }
+    client.send_raw(&frame(1, 4, &fetch_body(0, 0), false));
+    std::thread::sleep(Duration::from_millis(500));
+    let _paused = Paused::new(&broker);
+    let wait = Some(Duration::from_millis(300));
+    client.stream.set_read_timeout(wait).unwrap();
+    let (mut sent, mut buffer) = (0, vec![0; 1 << 20]);
+    while let Ok(bytes @ 1..) = std::io::Read::read(&mut client.stream, &mut buffer) {
+        sent += bytes;
+    }
+    sent
+}
+
+#[test]
+fn the_send_buffer_is_as_large_as_asked() {
+    let small = sent_unread(&["socket.send.buffer.bytes=4096"]);
+    let large = sent_unread(&["socket.send.buffer.bytes=200000"]);
+    assert!(small + 100_000 < large, "{small} and {large}");
+}
