@@ -328,3 +328,98 @@ async fn who_was_killed_leaves_the_isrs_of_topics_that_live_in_the_page_cache() 
     let said = cluster.broker(2).log();
     assert!(said.contains("the last stop was not clean"), "{said}");
 }
+
+/// ElectLeaders v1 for partition 0 of `topic`; its error code.
+fn elect(broker: &Ottla, topic: &str, kind: u8) -> i16 {
+    let mut body = vec![kind];
+    body.extend(hex("00000001"));
+    body.extend(string(topic));
+    body.extend(hex("00000001 00000000 00007530"));
+    let mut answer = ask(&mut broker.connect(), 43, 1, &body);
+    answer.i32();
+    assert_eq!((answer.i16(), answer.i32()), (0, 1));
+    answer.string();
+    assert_eq!((answer.i32(), answer.i32()), (1, 0));
+    answer.i16()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elections_are_made_on_request_by_any_broker() {
+    let Some(mut cluster) = Cluster::start(2, &["auto.leader.rebalance.enable=false"]).await else {
+        return;
+    };
+    assert_eq!(create(cluster.broker(1), "t", &[&[2, 1]]), 0);
+    assert_eq!(elect(cluster.broker(1), "t", 0), 84);
+    assert_eq!(elect(cluster.broker(1), "none", 0), 3);
+    cluster.broker(2).kill();
+    cluster
+        .partition("t", |p| p.leader == Some(BrokerId(1)))
+        .await;
+    assert_eq!(elect(cluster.broker(1), "t", 0), 80);
+    assert_eq!(elect(cluster.broker(1), "t", 1), 84);
+    cluster.broker(2).spawn();
+    serves(cluster.broker(2), 2);
+    // As if its leader had found it in sync; whoever does that writes it so.
+    let image = cluster.image().await;
+    let (topic, partition) = (&image.topics["t"], image.partition("t", 0).unwrap());
+    let in_sync = Partition {
+        isr: ids(&[1, 2]),
+        partition_epoch: partition.partition_epoch + 1,
+        ..(**partition).clone()
+    };
+    if partition.isr.len() == 1 {
+        let op = Op::Put {
+            key: format!("/partitions/{}/0", topic.id),
+            value: ottla::registry::value::encode(&ottla::metadata::value_of(&in_sync)),
+            lease: 0,
+        };
+        cluster.etcd.txn(vec![], vec![op]).await.unwrap();
+    }
+    let led_by_2 = |p: &Partition| p.leader == Some(BrokerId(2));
+    let begun = Instant::now();
+    while elect(cluster.broker(1), "t", 0) == 80 {
+        assert!(begun.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    cluster.partition("t", led_by_2).await;
+}
+
+/// R13, and what must not be believed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wiped_etcd_is_refused_by_who_runs_and_by_who_starts() {
+    let Some(mut cluster) = Cluster::start(1, &[]).await else {
+        return;
+    };
+    assert_eq!(create(cluster.broker(1), "t", &[&[1]]), 0);
+    let body = support::produce_body(-1, &support::Batch::of(&[b"a"]).bytes());
+    let produced = cluster.broker(1).connect().request(0, 3, &body).unwrap();
+    assert_eq!(support::produced(&produced), (0, 0));
+    let everything = Op::DeletePrefix {
+        prefix: "/".to_owned(),
+    };
+    cluster.etcd.txn(vec![], vec![everything]).await.unwrap();
+    let begun = Instant::now();
+    let foreign = "does not know the cluster";
+    while !cluster.broker(1).log().contains(foreign) {
+        assert!(begun.elapsed() < PATIENCE, "{}", cluster.broker(1).log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tokio::time::sleep(SESSION * 2).await;
+    // It serves what it has, registers nowhere and changes nothing.
+    let produced = cluster.broker(1).connect().request(0, 3, &body).unwrap();
+    assert_eq!(support::produced(&produced), (0, 1));
+    assert_eq!(create(cluster.broker(1), "u", &[&[1]]), 7);
+    let left = cluster.etcd.range("/", "", 9, 0).await.unwrap();
+    assert_eq!(left.entries, []);
+    assert_eq!(cluster.broker(1).stop(), Some(0));
+    let spawned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        cluster.broker(1).spawn();
+        cluster.broker(1).exit_code()
+    }));
+    assert!(!matches!(spawned, Ok(Some(0))));
+    let said = cluster.broker(1).log();
+    assert!(
+        said.contains("the registry is empty, but the log directories hold"),
+        "{said}"
+    );
+}

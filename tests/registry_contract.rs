@@ -572,7 +572,7 @@ async fn admin_over_etcd() {
     session.remove_orphans(&orphans).await.unwrap();
     let cache = watcher.cache();
     let stop = tokio_util::sync::CancellationToken::new();
-    let watching = tokio::spawn(watcher.run(stop.clone()));
+    let watching = tokio::spawn(watcher.run(Arc::new(SystemClock), stop.clone()));
     let admin = Admin::new(
         Arc::clone(&registry),
         Arc::clone(&cache),

@@ -9,6 +9,8 @@ mod registration;
 mod scrape;
 mod service;
 
+pub use registration::etcd_config;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -95,12 +97,13 @@ impl Broker {
             .context("read the registry")?;
         session.remove_orphans(&watcher.unattached_topics()).await?;
         let metadata = watcher.cache();
-        let admin = Arc::new(Admin::new(
+        let admin = Admin::new(
             Arc::clone(&registry),
             Arc::clone(&metadata),
             Arc::clone(&config),
             session.producer_ids(),
-        ));
+        );
+        let admin = Arc::new(admin.under(session.handle().lease()));
         let replicas = Arc::new(Replicas::new(
             ReplicasConfig::from(&*config),
             Arc::clone(&logs),
@@ -173,7 +176,7 @@ impl Broker {
         };
         broker
             .background
-            .spawn(watcher.run(broker.stopping.clone()));
+            .spawn(watcher.run(Arc::clone(&clock), broker.stopping.clone()));
         let controller = Controller::new(
             registry,
             Arc::clone(&metadata),

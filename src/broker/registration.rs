@@ -1,5 +1,6 @@
 //! The way into the cluster: the registry is reached, and this broker takes its place in it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,7 @@ pub(super) async fn register(
         let session = Session::start(Arc::clone(&registry), session_config, clock).await;
         return Ok((registry, session.context("register this broker")?));
     }
+    let etcd = etcd_config(config)?;
     session_config.has_data = has_partitions(directories);
     session_config.directories = directory_ids(directories);
     let patience = Duration::from_millis(u64::from(
@@ -40,7 +42,7 @@ pub(super) async fn register(
     let deadline = clock.now() + patience;
     let mut told = false;
     loop {
-        let attempt = register_in_etcd(config, &session_config, clock);
+        let attempt = register_in_etcd(&etcd, &session_config, clock);
         let error = match tokio::time::timeout_at(deadline.into(), attempt).await {
             Ok(Ok(registered)) => return Ok(registered),
             Ok(Err(SessionError::Registry(error @ RegistryError::Unavailable(_)))) => error,
@@ -68,13 +70,33 @@ fn is_over(deadline: Instant, clock: &dyn Clock) -> bool {
     clock.now() + RETRY >= deadline
 }
 
+/// Where the registry is, with the certificates that it needs.
+pub fn etcd_config(config: &BrokerConfig) -> anyhow::Result<EtcdConfig> {
+    let read = |key: &str, path: &Option<PathBuf>| {
+        let Some(path) = path else { return Ok(None) };
+        let bytes = std::fs::read(path).with_context(|| {
+            format!("{key}={}: cannot be read; name a PEM file", path.display())
+        })?;
+        anyhow::Ok(Some(bytes))
+    };
+    let mut etcd = EtcdConfig::new(config.etcd_endpoints.clone(), config.etcd_prefix.clone());
+    etcd.user = config.etcd_user.clone().zip(config.etcd_password.clone());
+    etcd.tls.ca = read("etcd.tls.ca.file", &config.etcd_tls_ca_file)?;
+    let certificate = read(
+        "etcd.tls.certificate.file",
+        &config.etcd_tls_certificate_file,
+    )?;
+    let key = read("etcd.tls.key.file", &config.etcd_tls_key_file)?;
+    etcd.tls.identity = certificate.zip(key);
+    Ok(etcd)
+}
+
 async fn register_in_etcd(
-    config: &BrokerConfig,
+    etcd: &EtcdConfig,
     session_config: &SessionConfig,
     clock: &Arc<dyn Clock>,
 ) -> Result<(Arc<dyn Registry>, Session), SessionError> {
-    let etcd = EtcdConfig::new(config.etcd_endpoints.clone(), config.etcd_prefix.clone());
-    let registry: Arc<dyn Registry> = Arc::new(Etcd::connect(&etcd).await?);
+    let registry: Arc<dyn Registry> = Arc::new(Etcd::connect(etcd).await?);
     let session = Session::start(
         Arc::clone(&registry),
         session_config.clone(),

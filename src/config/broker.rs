@@ -72,6 +72,11 @@ pub struct BrokerConfig {
     /// Empty: the embedded registry.
     pub etcd_endpoints: Vec<String>,
     pub etcd_prefix: String,
+    pub etcd_user: Option<String>,
+    pub etcd_password: Option<String>,
+    pub etcd_tls_ca_file: Option<PathBuf>,
+    pub etcd_tls_certificate_file: Option<PathBuf>,
+    pub etcd_tls_key_file: Option<PathBuf>,
     pub num_partitions: i32,
     pub default_replication_factor: i16,
     pub auto_create_topics_enable: bool,
@@ -215,6 +220,11 @@ impl BrokerConfig {
             log_dirs: log_dirs(&values)?,
             etcd_endpoints: read.list("etcd.endpoints"),
             etcd_prefix: read.text("etcd.prefix").unwrap_or_default(),
+            etcd_user: read.text("etcd.user"),
+            etcd_password: read.text("etcd.password"),
+            etcd_tls_ca_file: read.text("etcd.tls.ca.file").map(PathBuf::from),
+            etcd_tls_certificate_file: read.text("etcd.tls.certificate.file").map(PathBuf::from),
+            etcd_tls_key_file: read.text("etcd.tls.key.file").map(PathBuf::from),
             num_partitions: read.int("num.partitions"),
             default_replication_factor: read.short("default.replication.factor"),
             auto_create_topics_enable: read.flag("auto.create.topics.enable"),
@@ -326,6 +336,15 @@ impl BrokerConfig {
             return fail(
                 "max.connections.per.ip",
                 "0 is allowed only beside max.connections.per.ip.overrides",
+            );
+        }
+        if self.etcd_user.is_some() != self.etcd_password.is_some() {
+            return fail("etcd.user", "give etcd.user and etcd.password together");
+        }
+        if self.etcd_tls_certificate_file.is_some() != self.etcd_tls_key_file.is_some() {
+            return fail(
+                "etcd.tls.certificate.file",
+                "give etcd.tls.certificate.file and etcd.tls.key.file together",
             );
         }
         if self.values.get("log.retention.ms") == Some("0") {

@@ -10,7 +10,8 @@ mod task;
 mod writer;
 
 pub use admin::{
-    Admin, ConfigMap, ConfigResource, CreatedTopic, NewPartitions, NewTopic, TopicReference,
+    Admin, ConfigMap, ConfigResource, CreatedTopic, ElectionKind, NewPartitions, NewTopic,
+    TopicReference,
 };
 pub use machine::MachineConfig;
 pub use session::{Session, SessionConfig, SessionError, SessionHandle};

@@ -24,7 +24,7 @@ impl Leaders {
         let partition = image.partition(topic, partition)?;
         let leader = partition.leader?;
         let known = self.endpoints.iter().any(|known| known.node_id == leader.0);
-        if !known && let Some(broker) = image.brokers.get(&leader) {
+        if !known && let Some(broker) = image.reach(leader) {
             let reachable = broker
                 .endpoints
                 .iter()

@@ -29,7 +29,7 @@ pub(crate) async fn handle(
         }
     }
     let image = context.metadata.current();
-    let brokers = image.brokers.values().filter_map(|broker| {
+    let brokers = image.reachable().filter_map(|broker| {
         let endpoint = broker.endpoint(&request.listener)?;
         let answer = DescribeClusterBroker::default()
             .with_broker_id(BrokerId(broker.id.0))

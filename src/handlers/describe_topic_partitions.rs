@@ -104,7 +104,7 @@ fn page(
     let partitions = (first..end).map(|index| {
         let seen = seen(context, image, topic, index);
         let partition = &*seen.partition;
-        let online = partition.leader.filter(|id| image.brokers.contains_key(id));
+        let online = partition.leader.filter(|id| image.reach(*id).is_some());
         let error = match (online, partition.leader) {
             (None, Some(_)) => ErrorCode::LeaderNotAvailable,
             // No leader at all is no error here, unlike in Metadata.

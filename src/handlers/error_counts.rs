@@ -5,11 +5,11 @@ use kafka_protocol::messages::{
     DeleteGroupsResponse, DeleteRecordsResponse, DeleteTopicsResponse, DescribeClusterResponse,
     DescribeConfigsResponse, DescribeGroupsResponse, DescribeLogDirsResponse,
     DescribeProducersResponse, DescribeQuorumResponse, DescribeTopicPartitionsResponse,
-    FindCoordinatorResponse, HeartbeatResponse, IncrementalAlterConfigsResponse,
-    InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListConfigResourcesResponse,
-    ListGroupsResponse, ListOffsetsResponse, ListPartitionReassignmentsResponse, MetadataResponse,
-    OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse,
-    SyncGroupResponse,
+    ElectLeadersResponse, FindCoordinatorResponse, HeartbeatResponse,
+    IncrementalAlterConfigsResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse,
+    ListConfigResourcesResponse, ListGroupsResponse, ListOffsetsResponse,
+    ListPartitionReassignmentsResponse, MetadataResponse, OffsetCommitResponse,
+    OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, SyncGroupResponse,
 };
 
 use super::{Context, RequestInfo};
@@ -70,6 +70,7 @@ error_codes! {
     DescribeProducersResponse: [topics / partitions];
     DescribeQuorumResponse: error_code [topics / partitions];
     DescribeTopicPartitionsResponse: [topics] [topics / partitions];
+    ElectLeadersResponse: error_code [replica_election_results / partition_result];
     HeartbeatResponse: error_code;
     IncrementalAlterConfigsResponse: [responses];
     InitProducerIdResponse: error_code;

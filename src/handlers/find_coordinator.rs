@@ -111,7 +111,7 @@ async fn find(
         .partition(GROUP_METADATA_TOPIC, partition)
         .and_then(|partition| partition.leader)
         .filter(|leader| !(is_offline && *leader == context.config.node_id));
-    let broker = leader.and_then(|leader| image.brokers.get(&leader));
+    let broker = leader.and_then(|leader| image.reach(leader));
     broker
         .and_then(|broker| Some((broker.id.0, broker.endpoint(&request.listener)?.clone())))
         .ok_or_else(|| ErrorCode::CoordinatorNotAvailable.into())

@@ -143,7 +143,7 @@ fn unknown(error: ErrorCode, name: Option<&str>, operations: i32) -> MetadataRes
 
 /// Brokers that have an endpoint on the listener that the request came in on.
 fn brokers(image: &Image, request: &RequestInfo) -> Vec<MetadataResponseBroker> {
-    let reachable = image.brokers.values().filter_map(|broker| {
+    let reachable = image.reachable().filter_map(|broker| {
         let endpoint = broker.endpoint(&request.listener)?;
         let answer = MetadataResponseBroker::default()
             .with_node_id(messages::BrokerId(broker.id.0))
@@ -181,7 +181,7 @@ fn answer_partition(
     seen: &Seen<'_>,
 ) -> MetadataResponsePartition {
     let partition = &*seen.partition;
-    let leader = partition.leader.and_then(|id| image.brokers.get(&id));
+    let leader = partition.leader.and_then(|id| image.reach(id));
     let error = match leader {
         None => ErrorCode::LeaderNotAvailable,
         Some(broker) if broker.endpoint(&request.listener).is_some() => ErrorCode::None,

@@ -21,6 +21,7 @@ mod describe_producers;
 mod describe_quorum;
 mod describe_topic_partitions;
 mod dispatch;
+mod elect_leaders;
 mod error_counts;
 mod fetch;
 mod find_coordinator;
@@ -162,6 +163,7 @@ apis! {
     DescribeLogDirs 1..=5 => raw describe_log_dirs,
     CreatePartitions 0..=3 => create_partitions,
     DeleteGroups 0..=2 => later delete_groups,
+    ElectLeaders 0..=2 => elect_leaders,
     IncrementalAlterConfigs 0..=1 => incremental_alter_configs,
     ListPartitionReassignments 0..=0 => list_partition_reassignments,
     OffsetDelete 0..=0 => later offset_delete,

@@ -25,7 +25,7 @@ pub(super) fn seen<'a>(
     index: usize,
 ) -> Seen<'a> {
     let partition = &*topic.partitions[index];
-    let is_gone = |id: &&BrokerId| !image.brokers.contains_key(id);
+    let is_gone = |id: &&BrokerId| image.reach(**id).is_none();
     let mut seen = Seen {
         partition: Cow::Borrowed(partition),
         offline: partition.replicas.iter().filter(is_gone).copied().collect(),

@@ -3,7 +3,7 @@
 //! A topic is seen as a whole or not at all: its partitions are written before the topic is, and
 //! wait here until it comes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Broker, Endpoint, Image, Partition, Resolver, Topic};
@@ -53,6 +53,7 @@ impl Delta {
     /// The new image, and the partitions that wait for their topic.
     pub fn finish(mut self, old: &Image, resolver: &Resolver) -> (Image, Unattached, Vec<String>) {
         let at = resolver.at(&self.image);
+        self.image.own_id = Some(resolver.broker());
         for (name, value) in std::mem::take(&mut self.topics) {
             let before = self.image.topics.remove(&name);
             if let Some(before) = &before {
@@ -230,6 +231,45 @@ impl Delta {
             | None => {}
         }
     }
+}
+
+/// The keys from which an image was made, as far as they can come and go.
+pub fn keys_of(image: &Image, unattached: &Unattached) -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    if !image.cluster_id.is_empty() {
+        keys.insert(Key::ClusterId.to_string());
+    }
+    if image.controller.is_some() {
+        keys.insert(Key::Controller.to_string());
+    }
+    let brokers = image.brokers.keys().map(|id| Key::Broker(*id));
+    let known = image.known_brokers.keys().map(|id| Key::BrokerMeta(*id));
+    let configs = image.broker_configs.keys().map(|id| Key::BrokerConfig(*id));
+    keys.extend(brokers.chain(known).chain(configs).map(String::from));
+    if !image.broker_defaults.is_empty() {
+        keys.insert(Key::BrokerDefaults.to_string());
+    }
+    let groups = image.group_configs.keys().cloned().map(Key::GroupConfig);
+    let metrics = image.client_metrics_configs.keys().cloned();
+    keys.extend(
+        groups
+            .chain(metrics.map(Key::ClientMetrics))
+            .map(String::from),
+    );
+    for topic in image.topics.values() {
+        keys.insert(Key::Topic(Arc::clone(&topic.name)).into());
+        let indexes = (0..).zip(&topic.partitions);
+        let there = indexes.filter(|(_, partition)| partition.revision > 0);
+        keys.extend(there.map(|(index, _)| String::from(Key::Partition(topic.id, index))));
+    }
+    for (topic, partitions) in unattached {
+        keys.extend(
+            partitions
+                .keys()
+                .map(|index| String::from(Key::Partition(*topic, *index))),
+        );
+    }
+    keys
 }
 
 /// A partition as it is made: those of `replicas` that are there are in sync and the first of them

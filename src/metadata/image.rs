@@ -106,6 +106,8 @@ pub struct Image {
     /// The last registration of every broker that ever was there: those that are not in `brokers` are
     /// fenced, as Kafka calls it.
     pub known_brokers: BTreeMap<BrokerId, Arc<Broker>>,
+    /// Whose image this is: it is there for those who ask it, whatever the registry says.
+    pub own_id: Option<BrokerId>,
     pub topics: BTreeMap<TopicName, Arc<Topic>>,
     pub topic_names: BTreeMap<TopicId, TopicName>,
     /// Cluster-wide dynamic broker configs (`<default>`).
@@ -118,6 +120,23 @@ pub struct Image {
 }
 
 impl Image {
+    /// The brokers that clients are told of, and where they are.
+    pub fn reachable(&self) -> impl Iterator<Item = &Arc<Broker>> {
+        let own = self.own_id.filter(|id| !self.brokers.contains_key(id));
+        let own = own.and_then(|id| self.known_brokers.get(&id));
+        self.brokers.values().chain(own)
+    }
+
+    /// One of those.
+    pub fn reach(&self, id: BrokerId) -> Option<&Arc<Broker>> {
+        let own = || {
+            self.known_brokers
+                .get(&id)
+                .filter(|_| self.own_id == Some(id))
+        };
+        self.brokers.get(&id).or_else(own)
+    }
+
     /// Whether a broker is there and means to stay: it may become a leader.
     pub fn is_active(&self, id: BrokerId) -> bool {
         self.brokers

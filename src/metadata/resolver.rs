@@ -22,6 +22,11 @@ impl Resolver {
         }
     }
 
+    /// The broker that it resolves for.
+    pub fn broker(&self) -> BrokerId {
+        self.broker
+    }
+
     /// Whether topics must be resolved anew from `old` to `new`.
     pub(super) fn differs(&self, old: &Image, new: &Image) -> bool {
         old.broker_defaults != new.broker_defaults

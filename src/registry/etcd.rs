@@ -1,41 +1,56 @@
 //! The registry of a cluster: etcd, version 3.4 or later.
 //!
-//! etcd-client waits without end by default. Here every call has a deadline, and a connection that
-//! no longer answers is found by HTTP/2 pings, so that a watch on it ends with an error.
+//! etcd-client waits without end by default, and its balancer sends requests to members that are gone.
+//! Here every call has a deadline, a connection goes to one member and to another one when it fails, and
+//! one that no longer answers is found by HTTP/2 pings, so that a watch on it ends with an error.
+//!
+//! Reads are linearizable: an answer with an older revision than was seen before it was asked for comes
+//! from another etcd, or from a member that was restored from a snapshot, and is refused.
+
+mod connection;
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug};
 use std::future::Future;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use etcd_client::{
-    Client, Compare as EtcdCompare, CompareOp, ConnectOptions, DeleteOptions, Error, EventType,
-    GetOptions, KvClient, LeaseClient, PutOptions, Txn, TxnOp, WatchClient, WatchOptions,
-    WatchStream,
+    Compare as EtcdCompare, CompareOp, DeleteOptions, Error, EventType, GetOptions, GetResponse,
+    PutOptions, ResponseHeader, Txn, TxnOp, WatchOptions, WatchStream,
 };
 
+use self::connection::{Clients, Connection, translate};
 use super::{
-    Compare, KeyValue, LeaseId, Op, Page, Registry, RegistryError, RegistryFuture, Revision,
+    Compare, KeyValue, LeaseId, Op, Page, Registry, RegistryError, RegistryFuture, Revision, Scan,
     TxnOutcome, Watch, WatchEvent,
 };
 
 /// etcd's own default for `--max-txn-ops`.
 const TXN_OPS_MAX: usize = 128;
-/// Above gRPC's default of 4 MiB: the deletion of a topic with very many partitions is one message.
-const MESSAGE_BYTES_MAX: usize = 64 << 20;
-const PING_INTERVAL: Duration = Duration::from_secs(3);
-const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Where etcd is and how long to wait for it.
-#[derive(Debug, Clone)]
+/// Where etcd is, who we are to it, and how long to wait for it.
+#[derive(Clone)]
 pub struct EtcdConfig {
-    /// `host:port` or `http://host:port`.
+    /// `host:port`, `http://host:port` or `https://host:port`.
     pub endpoints: Vec<String>,
     /// Stands before every key; no slash at its end.
     pub prefix: String,
     pub connect_timeout: Duration,
     pub request_timeout: Duration,
+    pub tls: EtcdTls,
+    /// Name and password.
+    pub user: Option<(String, String)>,
+}
+
+/// PEM.
+#[derive(Clone, Default)]
+pub struct EtcdTls {
+    /// `None`: those that the machine trusts.
+    pub ca: Option<Vec<u8>>,
+    /// Certificate and key of this client.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl EtcdConfig {
@@ -45,17 +60,34 @@ impl EtcdConfig {
             prefix: prefix.into(),
             connect_timeout: Duration::from_secs(2),
             request_timeout: Duration::from_secs(5),
+            tls: EtcdTls::default(),
+            user: None,
         }
+    }
+}
+
+impl Debug for EtcdTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdTls").finish_non_exhaustive() // no key
+    }
+}
+
+impl Debug for EtcdConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdConfig")
+            .field("endpoints", &self.endpoints)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive() // no password and no key
     }
 }
 
 /// The handle of etcd.
 pub struct Etcd {
-    kv: KvClient,
-    lease: LeaseClient,
-    watch: WatchClient,
+    connection: Connection,
     prefix: String,
     request_timeout: Duration,
+    /// The newest revision that an answer had.
+    seen: AtomicI64,
 }
 
 impl Debug for Etcd {
@@ -69,24 +101,11 @@ impl Debug for Etcd {
 impl Etcd {
     /// Connects, and asks once: an etcd that does not answer is an error here.
     pub async fn connect(config: &EtcdConfig) -> Result<Self, RegistryError> {
-        let options = ConnectOptions::new()
-            .with_connect_timeout(config.connect_timeout)
-            .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
-            .with_keep_alive_while_idle(true)
-            .with_tcp_keepalive(PING_INTERVAL)
-            .with_require_leader(true);
-        let connecting = Client::connect(&config.endpoints, Some(options));
-        let client = within(config.request_timeout, connecting).await?;
         let etcd = Self {
-            kv: client
-                .kv_client()
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-            lease: client.lease_client(),
-            watch: client
-                .watch_client()
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+            connection: Connection::new(config.clone()),
             prefix: config.prefix.trim_end_matches('/').to_owned(),
             request_timeout: config.request_timeout,
+            seen: AtomicI64::new(0),
         };
         etcd.get("/").await?;
         Ok(etcd)
@@ -97,11 +116,76 @@ impl Etcd {
     }
 
     /// Waits for an answer, but not for ever.
-    async fn ask<T>(
+    async fn ask<T, F>(&self, call: impl FnOnce(Clients) -> F) -> Result<T, RegistryError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        self.connection.ask(self.request_timeout, call).await
+    }
+
+    /// A linearizable read, which may be asked of each member in turn.
+    async fn read(
         &self,
-        call: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, RegistryError> {
-        within(self.request_timeout, call).await
+        key: String,
+        options: Option<GetOptions>,
+    ) -> Result<GetResponse, RegistryError> {
+        let members = u32::try_from(self.connection.endpoints())
+            .unwrap_or(1)
+            .max(1);
+        // One more than there are members: the first failure may only end an old connection.
+        let patience = self.request_timeout / (members + 1);
+        let mut left = members + 1;
+        loop {
+            let newest = self.seen.load(Ordering::Acquire);
+            let (key, options) = (key.clone(), options.clone());
+            let answer = self.connection.ask(patience, |clients| {
+                let mut kv = clients.kv;
+                async move { kv.get(key, options).await }
+            });
+            left -= 1;
+            match answer.await {
+                Ok(answer) => {
+                    self.check(newest, answer.header())?;
+                    return Ok(answer);
+                }
+                Err(RegistryError::Unavailable(_)) if left > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Refuses an answer from the past: `newest` was seen before it was asked for.
+    fn check(
+        &self,
+        newest: Revision,
+        header: Option<&ResponseHeader>,
+    ) -> Result<(), RegistryError> {
+        let found = header.map_or(0, ResponseHeader::revision);
+        if found < newest {
+            return Err(RegistryError::Foreign(format!(
+                "it is at revision {found}, and this broker has seen {newest}: etcd was restored from a \
+                 snapshot, or is another one"
+            )));
+        }
+        self.seen.fetch_max(found, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn page(&self, found: &GetResponse, revision: Revision) -> Page {
+        let newest = found.header().map_or(0, |header| header.revision());
+        let entries = found.kvs().iter();
+        let entries = entries.filter_map(|kv| entry(&self.prefix, kv)).collect();
+        let last = found.kvs().last().filter(|_| found.more());
+        let next_key = last.map(|kv| {
+            let key = String::from_utf8_lossy(kv.key());
+            let key = key.strip_prefix(&self.prefix).unwrap_or(&key);
+            format!("{key}\0")
+        });
+        Page {
+            entries,
+            revision: if revision == 0 { newest } else { revision },
+            next_key,
+        }
     }
 
     fn op(&self, op: Op) -> TxnOp {
@@ -127,54 +211,6 @@ impl Etcd {
                 EtcdCompare::create_revision(self.full(key), CompareOp::Equal, *revision)
             }
         }
-    }
-}
-
-async fn within<T>(
-    timeout: Duration,
-    call: impl Future<Output = Result<T, Error>>,
-) -> Result<T, RegistryError> {
-    match tokio::time::timeout(timeout, call).await {
-        Ok(answer) => answer.map_err(translate),
-        Err(_) => Err(RegistryError::Unavailable(format!(
-            "no answer within {timeout:?}"
-        ))),
-    }
-}
-
-/// Sorts etcd's errors by what the caller can do.
-fn translate(error: Error) -> RegistryError {
-    if let Error::GRpcStatus(status) = &error {
-        let message = status.message();
-        if message.contains("has been compacted") {
-            return RegistryError::Compacted { oldest: 0 };
-        }
-        if message.contains("lease not found") {
-            return RegistryError::LeaseNotFound;
-        }
-        // etcd prefixes what it refuses for good with "etcdserver: "; its own timeouts, a missing
-        // leader and the transport's faults can pass.
-        let passing = [
-            "timed out",
-            "no leader",
-            "leader changed",
-            "stopped",
-            "too many requests",
-        ];
-        if message.contains("etcdserver: ") && !passing.iter().any(|part| message.contains(part)) {
-            return RegistryError::Storage(message.to_owned());
-        }
-    }
-    match error {
-        // Its own text repeats itself and the addresses at length.
-        Error::GRpcStatus(status) => {
-            RegistryError::Unavailable(format!("{}: {}", status.code(), status.message()))
-        }
-        Error::LeaseKeepAliveError(message) if message.contains("not found") => {
-            RegistryError::LeaseNotFound
-        }
-        Error::InvalidArgs(_) | Error::InvalidUri(_) => RegistryError::Storage(error.to_string()),
-        error => RegistryError::Unavailable(error.to_string()),
     }
 }
 
@@ -205,9 +241,8 @@ fn end_of(prefix: &str) -> Vec<u8> {
 impl Registry for Etcd {
     fn get(&self, key: &str) -> RegistryFuture<'_, Option<KeyValue>> {
         let key = self.full(key);
-        let mut kv = self.kv.clone();
         Box::pin(async move {
-            let found = self.ask(kv.get(key, None)).await?;
+            let found = self.read(key, None).await?;
             Ok(found.kvs().first().and_then(|kv| entry(&self.prefix, kv)))
         })
     }
@@ -219,42 +254,49 @@ impl Registry for Etcd {
         limit: usize,
         revision: Revision,
     ) -> RegistryFuture<'_, Page> {
-        let start = self.full(prefix.max(from));
-        let end = end_of(&self.full(prefix));
-        let options = GetOptions::new()
+        self.scan(Scan {
+            prefix,
+            from,
+            limit,
+            revision,
+            changed_since: 0,
+            keys_only: false,
+        })
+    }
+
+    fn scan(&self, scan: Scan<'_>) -> RegistryFuture<'_, Page> {
+        let start = self.full(scan.prefix.max(scan.from));
+        let end = end_of(&self.full(scan.prefix));
+        let revision = scan.revision;
+        let mut options = GetOptions::new()
             .with_range(end)
-            .with_limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .with_limit(i64::try_from(scan.limit).unwrap_or(i64::MAX))
             .with_revision(revision);
-        let mut kv = self.kv.clone();
+        if scan.changed_since > 0 {
+            options = options.with_min_mod_revision(scan.changed_since);
+        }
+        if scan.keys_only {
+            options = options.with_keys_only();
+        }
         Box::pin(async move {
-            let found = self.ask(kv.get(start, Some(options))).await?;
-            let newest = found.header().map_or(0, |header| header.revision());
-            let entries: Vec<_> = found
-                .kvs()
-                .iter()
-                .filter_map(|kv| entry(&self.prefix, kv))
-                .collect();
-            let last = found.kvs().last().filter(|_| found.more());
-            let next_key = last.map(|kv| {
-                let key = String::from_utf8_lossy(kv.key());
-                let key = key.strip_prefix(&self.prefix).unwrap_or(&key);
-                format!("{key}\0")
-            });
-            Ok(Page {
-                entries,
-                revision: if revision == 0 { newest } else { revision },
-                next_key,
-            })
+            let found = self.read(start, Some(options)).await?;
+            Ok(self.page(&found, revision))
         })
     }
 
     fn txn(&self, compares: Vec<Compare>, ops: Vec<Op>) -> RegistryFuture<'_, TxnOutcome> {
         let compares: Vec<_> = compares.iter().map(|c| self.compare(c)).collect();
         let ops: Vec<_> = ops.into_iter().map(|op| self.op(op)).collect();
-        let mut kv = self.kv.clone();
         Box::pin(async move {
+            let newest = self.seen.load(Ordering::Acquire);
             let txn = Txn::new().when(compares).and_then(ops);
-            let done = self.ask(kv.txn(txn)).await?;
+            let done = self
+                .ask(|clients| {
+                    let mut kv = clients.kv;
+                    async move { kv.txn(txn).await }
+                })
+                .await?;
+            self.check(newest, done.header())?;
             Ok(TxnOutcome {
                 succeeded: done.succeeded(),
                 revision: done.header().map_or(0, |header| header.revision()),
@@ -268,22 +310,33 @@ impl Registry for Etcd {
 
     fn lease_grant(&self, ttl: Duration) -> RegistryFuture<'_, LeaseId> {
         let seconds = i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX);
-        let mut lease = self.lease.clone();
-        Box::pin(async move { Ok(self.ask(lease.grant(seconds.max(1), None)).await?.id()) })
+        Box::pin(async move {
+            let granted = self.ask(|clients| {
+                let mut lease = clients.lease;
+                async move { lease.grant(seconds.max(1), None).await }
+            });
+            Ok(granted.await?.id())
+        })
     }
 
     fn lease_keep_alive(&self, id: LeaseId) -> RegistryFuture<'_, ()> {
-        let mut lease = self.lease.clone();
         Box::pin(async move {
-            self.ask(lease.keep_alive(id)).await?; // sends one and waits for its answer
+            let kept = self.ask(|clients| {
+                let mut lease = clients.lease;
+                async move { lease.keep_alive(id).await } // sends one and waits for its answer
+            });
+            kept.await?;
             Ok(())
         })
     }
 
     fn lease_revoke(&self, id: LeaseId) -> RegistryFuture<'_, ()> {
-        let mut lease = self.lease.clone();
         Box::pin(async move {
-            self.ask(lease.revoke(id)).await?;
+            let revoked = self.ask(|clients| {
+                let mut lease = clients.lease;
+                async move { lease.revoke(id).await }
+            });
+            revoked.await?;
             Ok(())
         })
     }
@@ -291,11 +344,13 @@ impl Registry for Etcd {
     fn watch(&self, prefix: &str, from: Revision) -> RegistryFuture<'_, Box<dyn Watch>> {
         let start = self.full(prefix);
         let options = WatchOptions::new().with_prefix().with_start_revision(from);
-        let mut watch = self.watch.clone();
         Box::pin(async move {
-            let stream = self.ask(watch.watch(start, Some(options))).await?;
+            let watching = self.ask(|clients| {
+                let mut watch = clients.watch;
+                async move { watch.watch(start, Some(options)).await }
+            });
             let watch = EtcdWatch {
-                stream,
+                stream: watching.await?,
                 prefix: self.prefix.clone(),
                 groups: VecDeque::new(),
             };
@@ -304,9 +359,12 @@ impl Registry for Etcd {
     }
 
     fn compact(&self, revision: Revision) -> RegistryFuture<'_, ()> {
-        let mut kv = self.kv.clone();
         Box::pin(async move {
-            self.ask(kv.compact(revision, None)).await?;
+            let compacted = self.ask(|clients| {
+                let mut kv = clients.kv;
+                async move { kv.compact(revision, None).await }
+            });
+            compacted.await?;
             Ok(())
         })
     }

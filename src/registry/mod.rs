@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use embedded::Embedded;
-pub use etcd::{Etcd, EtcdConfig};
+pub use etcd::{Etcd, EtcdConfig, EtcdTls};
 pub use key::Key;
 pub use lease::BrokerLease;
 
@@ -37,6 +37,9 @@ pub enum RegistryError {
     Compacted { oldest: Revision },
     #[error("no such lease")]
     LeaseNotFound,
+    /// It is not the registry that this process knows, and nothing of it must be believed.
+    #[error("this is not the registry that it was: {0}")]
+    Foreign(String),
     #[error("{0}")]
     Storage(String),
 }
@@ -83,6 +86,22 @@ pub struct TxnOutcome {
     pub revision: Revision,
 }
 
+/// What is asked of a range.
+#[derive(Debug, Clone, Copy)]
+pub struct Scan<'a> {
+    pub prefix: &'a str,
+    /// Inclusive; "" = the first.
+    pub from: &'a str,
+    /// At least 1.
+    pub limit: usize,
+    /// 0 = newest.
+    pub revision: Revision,
+    /// Only keys with a mod revision of at least that.
+    pub changed_since: Revision,
+    /// Without their values.
+    pub keys_only: bool,
+}
+
 /// A page of a range, all at `revision`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
@@ -117,6 +136,8 @@ pub trait Registry: Debug + Send + Sync {
         limit: usize,
         revision: Revision,
     ) -> RegistryFuture<'_, Page>;
+    /// The same, for who wants less of it.
+    fn scan(&self, scan: Scan<'_>) -> RegistryFuture<'_, Page>;
     /// Applies `ops` as one revision if all of `compares` hold. No key may be written twice in it.
     fn txn(&self, compares: Vec<Compare>, ops: Vec<Op>) -> RegistryFuture<'_, TxnOutcome>;
     /// How many compares, and how many ops, a transaction may have.

@@ -69,8 +69,18 @@ keys! { CLUSTER:
         "Whether topics may be deleted.";
     LIST "etcd.endpoints" = "", Any, Y, ReadOnly,
         "Addresses of the etcd cluster that holds the registry; where none is set the registry is kept in the data directory.";
+    PASSWORD "etcd.password" = null, Any, Y, ReadOnly,
+        "Password of etcd.user.";
     STRING "etcd.prefix" = "/ottla", Any, Y, ReadOnly,
         "What the keys of this cluster in etcd begin with.";
+    STRING "etcd.tls.ca.file" = null, Any, Y, ReadOnly,
+        "PEM file with the certificates that etcd's is checked against; without it those that the machine trusts. TLS is used for endpoints that begin with https://.";
+    STRING "etcd.tls.certificate.file" = null, Any, Y, ReadOnly,
+        "PEM file with the certificate chain by which this broker shows etcd who it is; needs etcd.tls.key.file.";
+    STRING "etcd.tls.key.file" = null, Any, Y, ReadOnly,
+        "PEM file with the private key of etcd.tls.certificate.file.";
+    STRING "etcd.user" = null, Any, Y, ReadOnly,
+        "User that this broker logs in to etcd as, with etcd.password.";
     LONG "follower.replication.throttled.rate" = null, AtLeast(0), I, InternalDynamic,
         "Bytes per second that throttled replicas of this broker fetch at most.";
     INT "initial.broker.registration.timeout.ms" = "60000", Any, Y, ReadOnly,

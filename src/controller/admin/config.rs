@@ -26,6 +26,7 @@ impl Admin {
         {
             return Err(ErrorCode::UnknownTopicOrPartition.into());
         }
+        self.may_write()?;
         let key = String::from(key_of(resource));
         for _ in 0..ATTEMPTS {
             let found = self.registry.get(&key).await.map_err(unavailable)?;

@@ -38,6 +38,9 @@ impl Admin {
                 .map(|_| Err(ErrorCode::RequestTimedOut.into()))
                 .collect();
         }
+        if let Err(error) = self.may_write() {
+            return topics.iter().map(|_| Err(error.clone())).collect();
+        }
         let defaults = self.defaults();
         let asked = topics.iter().map(|topic| partitions_asked(defaults, topic));
         if asked.sum::<usize>() > PARTITIONS_MAX {
@@ -65,6 +68,9 @@ impl Admin {
         let image = self.cache.current();
         if image.topics.contains_key(name) {
             return Ok(());
+        }
+        if self.may_write().is_err() {
+            return Err(ErrorCode::LeaderNotAvailable.into());
         }
         let topic = self.automatic(&image, name);
         let resolver = self.resolver.at(&image);

@@ -38,6 +38,9 @@ impl Admin {
                 .map(|_| Err(ErrorCode::RequestTimedOut.into()))
                 .collect();
         }
+        if let Err(error) = self.may_write() {
+            return topics.iter().map(|_| Err(error.clone())).collect();
+        }
         let image = self.cache.current();
         let mut results: Vec<Deleted> = topics
             .iter()

@@ -6,10 +6,12 @@
 mod config;
 mod create;
 mod delete;
+mod elect;
 mod partitions;
 mod plan;
 mod producer_ids;
 
+pub use elect::ElectionKind;
 pub(super) use producer_ids::block_after;
 
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ use tokio::sync::Mutex;
 
 use crate::config::{BrokerConfig, TopicConfig};
 use crate::metadata::{MetadataCache, Resolver};
-use crate::registry::{Registry, RegistryError, Revision};
+use crate::registry::{BrokerLease, Registry, RegistryError, Revision};
 use crate::types::{ApiError, BrokerId, ErrorCode, PartitionId, ProducerId, TopicId, TopicName};
 
 /// How often a compare-and-swap is tried before the others are left to it.
@@ -95,6 +97,8 @@ pub struct Admin {
     creating: Mutex<()>,
     /// Of this broker's block, those not given out.
     producer_ids: Mutex<Range<ProducerId>>,
+    /// `None`: nobody else can take this broker for dead.
+    lease: Option<Arc<BrokerLease>>,
 }
 
 impl Admin {
@@ -112,6 +116,25 @@ impl Admin {
             config,
             creating: Mutex::new(()),
             producer_ids: Mutex::new(producer_ids),
+            lease: None,
+        }
+    }
+
+    /// Changes nothing while `lease` is not held.
+    pub fn under(mut self, lease: Arc<BrokerLease>) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// R12: a broker that may have been taken for dead changes nothing. The error is that of a Kafka broker
+    /// that does not reach its controller.
+    fn may_write(&self) -> Result<(), ApiError> {
+        match &self.lease {
+            Some(lease) if !lease.is_held() => Err(ApiError::new(
+                ErrorCode::RequestTimedOut,
+                "This broker is cut off from the cluster's registry.",
+            )),
+            _ => Ok(()),
         }
     }
 

@@ -25,6 +25,9 @@ impl Admin {
                 .map(|_| Err(ErrorCode::RequestTimedOut.into()))
                 .collect();
         }
+        if let Err(error) = self.may_write() {
+            return topics.iter().map(|_| Err(error.clone())).collect();
+        }
         if self.additional(&topics) > PARTITIONS_MAX {
             let error = || too_many("additional partitions");
             return topics.iter().map(|_| Err(error())).collect();

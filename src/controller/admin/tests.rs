@@ -63,7 +63,7 @@ async fn start(directory: tempfile::TempDir, change: impl FnOnce(&mut BrokerConf
         .unwrap();
     let cache = watcher.cache();
     let stop = CancellationToken::new();
-    let watching = tokio::spawn(watcher.run(stop.clone()));
+    let watching = tokio::spawn(watcher.run(Arc::new(SystemClock), stop.clone()));
     let admin = Admin::new(
         shared,
         Arc::clone(&cache),

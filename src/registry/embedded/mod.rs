@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use self::store::{Shared, Store};
 use super::{
-    Compare, KeyValue, LeaseId, Op, Page, Registry, RegistryError, RegistryFuture, Revision,
+    Compare, KeyValue, LeaseId, Op, Page, Registry, RegistryError, RegistryFuture, Revision, Scan,
     TxnOutcome, Watch, WatchEvent,
 };
 use crate::time::Clock;
@@ -165,6 +165,26 @@ impl Registry for Embedded {
     ) -> RegistryFuture<'_, Page> {
         let (prefix, from) = (prefix.to_owned(), from.to_owned());
         Box::pin(self.call(move |store| store.range(&prefix, &from, limit, revision)))
+    }
+
+    fn scan(&self, scan: Scan<'_>) -> RegistryFuture<'_, Page> {
+        let page = self.range(scan.prefix, scan.from, scan.limit, scan.revision);
+        let Scan {
+            changed_since,
+            keys_only,
+            ..
+        } = scan;
+        Box::pin(async move {
+            let mut page = page.await?;
+            page.entries
+                .retain(|entry| entry.mod_revision >= changed_since);
+            if keys_only {
+                for entry in &mut page.entries {
+                    entry.value = bytes::Bytes::new();
+                }
+            }
+            Ok(page)
+        })
     }
 
     fn txn(&self, compares: Vec<Compare>, ops: Vec<Op>) -> RegistryFuture<'_, TxnOutcome> {
