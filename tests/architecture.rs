@@ -42,7 +42,7 @@ const LAYERS: &[(&str, &str)] = &[
         "types time config telemetry record protocol security registry metadata log net \
          replication coordinator controller handlers",
     ),
-    ("cli", "config broker log"),
+    ("cli", "time config registry broker log"),
 ];
 
 /// Files and folders that decide and never act: time and input come in as arguments, what should be

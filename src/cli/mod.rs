@@ -1,6 +1,7 @@
 //! Arguments and subcommands.
 
 mod log;
+mod registry;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,6 +35,9 @@ pub enum Command {
     /// Looks at the files of logs, of a broker that runs or has stopped. Changes nothing.
     #[command(subcommand)]
     Log(log::LogCommand),
+    /// Moves a cluster's metadata between a data directory and etcd.
+    #[command(subcommand)]
+    Registry(registry::RegistryCommand),
 }
 
 impl Arguments {
@@ -48,6 +52,7 @@ impl Command {
     pub fn run(&self) -> ExitCode {
         match self {
             Self::Log(command) => command.run(),
+            Self::Registry(command) => command.run(),
         }
     }
 }
@@ -76,6 +81,27 @@ mod tests {
         assert!(parse(&["ottla", "--overide", "x=y"]).is_err());
         let version = parse(&["ottla", "--version"]).unwrap_err().to_string();
         assert_eq!(version.trim(), concat!("ottla ", env!("CARGO_PKG_VERSION")));
+    }
+
+    #[test]
+    fn the_registry_moves_by_subcommands() {
+        let parse = |arguments: &[&str]| Arguments::try_parse_from(arguments);
+        let export = ["ottla", "registry", "export", "server.properties"];
+        assert!(matches!(
+            parse(&export).unwrap().command,
+            Some(Command::Registry(_))
+        ));
+        let import = [
+            "ottla",
+            "registry",
+            "import",
+            "--override",
+            "a=b",
+            "--from",
+            "f",
+        ];
+        assert!(parse(&import).is_ok());
+        assert!(parse(&["ottla", "registry"]).is_err());
     }
 
     #[test]
