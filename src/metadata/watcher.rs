@@ -97,17 +97,15 @@ impl Watcher {
 
     async fn follow(&mut self) -> Result<std::convert::Infallible, RegistryError> {
         self.compare().await?;
+        let from = self.cache.current().revision + 1;
+        let mut watch = self.registry.watch("/", from).await?;
+        let mut compare = Box::pin(tokio::time::sleep(COMPARE_EVERY));
         loop {
-            let from = self.cache.current().revision + 1;
-            let mut watch = self.registry.watch("/", from).await?;
-            let mut compare = Box::pin(tokio::time::sleep(COMPARE_EVERY));
-            loop {
-                tokio::select! {
-                    events = watch.next() => self.apply(&events?)?,
-                    () = &mut compare => {
-                        self.compare().await?;
-                        compare.set(tokio::time::sleep(COMPARE_EVERY));
-                    }
+            tokio::select! {
+                events = watch.next() => self.apply(&events?)?,
+                () = &mut compare => {
+                    self.compare().await?;
+                    compare.set(tokio::time::sleep(COMPARE_EVERY));
                 }
             }
         }

@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(planned(made.clone(), &[1, 2], unclean), Err(84));
         let moved = Partition {
             leader: Some(BrokerId(2)),
-            ..made.clone()
+            ..made
         };
         assert_eq!(planned(moved.clone(), &[1, 2], preferred), Ok(1));
         let behind = Partition {
