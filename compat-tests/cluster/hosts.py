@@ -261,6 +261,7 @@ class Cluster:
             node.launch()
         for node in self.nodes.values():
             self.wait_ready(node, seconds)
+        self.wait_whole(seconds)  # they know each other
         return self
 
     def wait_ready(self, node, seconds=60):
