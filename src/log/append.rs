@@ -223,8 +223,10 @@ impl Log {
             self.sync.lock().partition_directory = true;
         }
         if let Err(error) = file.write_at(head, payload, position) {
-            // A torn batch must not stand in front of the next one.
-            if let Err(error) = file.truncate(position) {
+            // A torn batch must not stand in front of the next one, nor whole ones of a torn write come back
+            // with a power cut, behind others that were not synced.
+            let cut = file.truncate(position).and_then(|()| file.sync());
+            if let Err(error) = cut {
                 self.directory.fail("cut off a torn batch", &error);
             }
             return Err(self.failed_write(error));

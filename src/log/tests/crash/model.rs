@@ -43,8 +43,8 @@ pub(super) struct Topic {
     pub id: TopicId,
     pub epoch: LeaderEpoch,
     pub batches: Vec<Batch>,
-    /// Is being appended: it may be there.
-    pub in_flight: Option<Batch>,
+    /// Are being appended: the first of them may be there.
+    pub in_flight: Vec<Batch>,
     /// All below is on disk: so it was said.
     pub flushed: Offset,
     /// What the log that is open now says of it: after a crash it may not know of all that is on disk.
@@ -80,7 +80,7 @@ impl Topic {
             id,
             epoch: 0,
             batches: Vec::new(),
-            in_flight: None,
+            in_flight: Vec::new(),
             flushed: 0,
             reported: 0,
             log_start: 0,
@@ -162,7 +162,7 @@ impl Topic {
         {
             // It is empty, at its old place or its new one. Whether the producers are there still tells
             // how far it had got.
-            self.in_flight = None;
+            self.in_flight.clear();
             let mut before = std::mem::take(&mut self.batches);
             before.retain(|batch| batch.last() < end);
             self.begin_anew(start);
@@ -182,7 +182,7 @@ impl Topic {
             self.log_start,
             self.log_start_max
         );
-        self.batches.extend(self.in_flight.take());
+        self.batches.append(&mut self.in_flight);
         self.batches.retain(|batch| batch.last() < end);
         assert_eq!(
             self.end(),

@@ -10,6 +10,8 @@ use super::world::TOPICS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Append(usize),
+    /// Batches come from a leader.
+    Replicate(usize),
     /// A producer sends what is there.
     Repeat(usize),
     NewEpoch(usize),
@@ -64,7 +66,8 @@ impl Action {
     fn random(random: &mut Random) -> Self {
         let topic = [0, 0, 0, 1, 1, 2][random.below(6)].min(TOPICS - 1);
         match random.below(100) {
-            0..40 => Self::Append(topic),
+            0..32 => Self::Append(topic),
+            32..40 => Self::Replicate(topic),
             40..44 => Self::Repeat(topic),
             44..48 => Self::NewEpoch(topic),
             48..54 => Self::Flush(topic),

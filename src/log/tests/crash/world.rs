@@ -15,7 +15,7 @@ use super::steps::{Action, Step};
 use crate::config::TopicConfig;
 use crate::log::tests::support::manager_config;
 use crate::log::{AppendError, FlushListener, Log, LogError, LogManager, LogManagerConfig};
-use crate::record::{BATCH_HEADER_BYTES, ValidBatch};
+use crate::record::{BATCH_HEADER_BYTES, ReplicaBatches, ReplicaRules, ValidBatch};
 use crate::time::{Clock, ManualClock};
 use crate::types::{Offset, ProducerId, TopicId, TopicPartition};
 
@@ -88,7 +88,7 @@ impl FlushListener for Heard {
         assert!(!model.failed, "{partition}: flushed to {offset} offline");
         let topic = model.topics.iter_mut().find(|t| t.partition == *partition);
         let topic = topic.expect("a topic of the model");
-        let end = topic.end() + i64::from(topic.in_flight.is_some()) * 1_000;
+        let end = topic.end() + i64::from(!topic.in_flight.is_empty()) * 1_000;
         assert!(offset <= end, "{partition}: flushed past its end");
         topic.flush_reported(offset);
     }
@@ -231,6 +231,7 @@ impl World {
     fn act(self: &Arc<Self>, action: Action, random: &mut Random) -> Result<(), Failed> {
         match action {
             Action::Append(topic) => self.append(topic, random),
+            Action::Replicate(topic) => self.replicate(topic, random),
             Action::Repeat(topic) => self.repeat(topic, random),
             Action::NewEpoch(topic) => {
                 self.model.lock().topics[topic].epoch += 1 + random.below(2) as i32;
@@ -333,13 +334,13 @@ impl World {
         let now_ms = self.clock.wall_ms();
         let (batch, valid) = new_batch(&self.model.lock().topics[topic], now_ms, random);
         let epoch = batch.header.partition_leader_epoch;
-        self.model.lock().topics[topic].in_flight = Some(batch);
+        self.model.lock().topics[topic].in_flight = vec![batch];
         let appended = log.append(valid, epoch, now_ms);
         match appended {
             Ok(appended) => {
                 let mut model = self.model.lock();
                 let topic = &mut model.topics[topic];
-                let batch = topic.in_flight.take().unwrap();
+                let batch = topic.in_flight.pop().unwrap();
                 assert_eq!(appended.base_offset, topic.end());
                 assert!(!appended.duplicate);
                 topic.batches.push(batch);
@@ -350,11 +351,64 @@ impl World {
                 let failed = self.failure(&error);
                 if self.outcome().is_ok() {
                     // Refused for good: no later start may find it.
-                    self.model.lock().topics[topic].in_flight = None;
+                    self.model.lock().topics[topic].in_flight.clear();
                 }
                 Err(failed)
             }
         }
+    }
+
+    /// A leader's batches, some with one write.
+    fn replicate(&self, topic: usize, random: &mut Random) -> Result<(), Failed> {
+        let log = self.log(topic)?;
+        let now_ms = self.clock.wall_ms();
+        let (batches, leader_epoch) = {
+            let mut sender = self.model.lock().topics[topic].clone();
+            let first = sender.batches.len();
+            for _ in 0..1 + random.below(5) {
+                let (batch, _) = new_batch(&sender, now_ms, random);
+                sender.batches.push(batch);
+                if random.one_in(4) {
+                    sender.epoch += 1;
+                }
+            }
+            (sender.batches.split_off(first), sender.epoch)
+        };
+        let bytes: Vec<u8> = batches.iter().flat_map(|b| b.stored.clone()).collect();
+        let rules = ReplicaRules {
+            next_offset: log.log_end_offset(),
+            last_epoch: log.latest_epoch().unwrap_or(-1),
+            leader_epoch,
+            gaps: false,
+        };
+        let checked = ReplicaBatches::check(bytes.into(), rules).unwrap();
+        {
+            let mut model = self.model.lock();
+            model.topics[topic].in_flight = batches;
+            model.topics[topic].epoch = leader_epoch;
+        }
+        let appended = log.append_as_follower(&checked, now_ms);
+        let failed = match appended {
+            Ok(end) => {
+                assert_eq!(
+                    end,
+                    checked.batches.last().unwrap().header.last_offset() + 1
+                );
+                None
+            }
+            Err(AppendError::Refused(error)) => panic!("{error}"),
+            Err(AppendError::Log(error)) => Some(self.failure(&error)),
+        };
+        if failed.is_none() || self.outcome().is_ok() {
+            // What was written before an error stays, and nothing else.
+            let mut model = self.model.lock();
+            let topic = &mut model.topics[topic];
+            let mut there = std::mem::take(&mut topic.in_flight);
+            there.retain(|batch| batch.header.last_offset() < log.log_end_offset());
+            topic.batches.append(&mut there);
+            assert_eq!(topic.end(), log.log_end_offset());
+        }
+        failed.map_or(Ok(()), Err)
     }
 
     /// A batch that is there must be recognised, and not be written again.
@@ -836,8 +890,10 @@ impl World {
         };
         let flushing = self.now.lock().flushing;
         match (action, inside) {
-            (Action::Append(a), Action::Append(b)) => a != b && open(b),
-            (Action::Append(_), Action::Flush(b)) => open(b) && flushing.is_none(),
+            (Action::Append(a) | Action::Replicate(a), Action::Append(b)) => a != b && open(b),
+            (Action::Append(_) | Action::Replicate(_), Action::Flush(b)) => {
+                open(b) && flushing.is_none()
+            }
             (Action::Flush(_) | Action::RunFlusher, Action::Append(b)) => open(b),
             (Action::Flush(_) | Action::RunFlusher, Action::Flush(b)) => {
                 open(b) && flushing.is_some() && flushing != Some(b)
