@@ -47,8 +47,14 @@ impl Log {
         let mut writer = self.writer.lock();
         self.check_usable()?;
         let base_offset = self.log_end.load(Ordering::Relaxed);
-        if let Some(duplicate) = self.check_sequence(&batch.header, base_offset)? {
-            return Ok(duplicate);
+        match self.check_sequence(&batch.header, base_offset) {
+            Ok(Some(duplicate)) => return Ok(duplicate),
+            Ok(None) => {}
+            // A batch before it found no room: that is why it is out of order, and both come again.
+            Err(AppendError::Refused(_)) if !self.is_internal && self.directory.is_full() => {
+                return Err(LogError::Full(self.directory.path.clone()).into());
+            }
+            Err(error) => return Err(error),
         }
         let header = BatchHeader {
             base_offset,
@@ -95,6 +101,13 @@ impl Log {
             log_start_offset: self.log_start_offset(),
             duplicate: false,
         })
+    }
+
+    /// `Some` if the batch is there already. Appends nothing.
+    pub fn duplicate_of(&self, header: &BatchHeader) -> Option<Appended> {
+        let _writer = self.writer.lock();
+        let end = self.log_end.load(Ordering::Relaxed);
+        self.check_sequence(header, end).ok().flatten()
     }
 
     /// `Some` if the batch is there already.

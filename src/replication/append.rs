@@ -14,7 +14,8 @@ use super::waiters::Ticket;
 use crate::config::TopicConfig;
 use crate::log::{AppendError, Appended};
 use crate::record::{
-    BATCH_HEADER_BYTES, InvalidBatch, ValidBatch, ValidationRules, validate, validate_within,
+    BATCH_HEADER_BYTES, BatchHeader, InvalidBatch, ValidBatch, ValidationRules, validate,
+    validate_within,
 };
 use crate::types::{ErrorCode, LeaderEpoch, NO_OFFSET, Offset};
 
@@ -165,7 +166,12 @@ impl Partition {
 
     /// What can be refused without the log.
     fn admit(&self, records: Bytes, options: AppendOptions) -> Result<Candidate, AppendFailure> {
-        let config = self.check_may_append(options)?.0;
+        let config = match self.check_may_append(options) {
+            Ok((config, _)) => config,
+            // The lane knows whether it is there already.
+            Err(failure) if is_too_alone(&failure) && is_idempotent(&records) => self.config(),
+            Err(failure) => return Err(failure),
+        };
         if !is_compressed(&records) {
             let checked = self.check(&records, &config, options, validate);
             return checked.map(Candidate::Valid);
@@ -252,12 +258,24 @@ impl OpenPartition<'_> {
         let partition = self.partition;
         partition.term_begins_at(self.log.log_end_offset());
         // Again: deletion and a change of leader may have come between the call and the lane.
-        let (config, leader_epoch) = partition.check_may_append(options)?;
+        let allowed = partition.check_may_append(options);
+        let config = match &allowed {
+            Ok((config, _)) => Arc::clone(config),
+            Err(failure) if is_too_alone(failure) => partition.config(),
+            Err(failure) => return Err(failure.clone()),
+        };
         let batch = match candidate {
             Candidate::Valid(batch) => batch,
             Candidate::Unchecked(records) => {
                 partition.check(&records, &config, options, validate)?
             }
+        };
+        // What is asked for a second time is there, however few replicas are: it waits for the high
+        // watermark as it did the first time. Kafka refuses it, and an idempotent producer that has sent
+        // more behind it finds those out of order then.
+        let leader_epoch = match allowed {
+            Ok((_, leader_epoch)) => leader_epoch,
+            Err(failure) => return self.log.duplicate_of(&batch.header).ok_or(failure),
         };
         let now_ms = partition.shared.clock.wall_ms();
         let bytes = (BATCH_HEADER_BYTES + batch.payload.len()) as u64;
@@ -288,6 +306,15 @@ impl OpenPartition<'_> {
             }),
         }
     }
+}
+
+/// Too few replicas are in sync.
+fn is_too_alone(failure: &AppendFailure) -> bool {
+    failure.error == ErrorCode::NotEnoughReplicas
+}
+
+fn is_idempotent(records: &[u8]) -> bool {
+    BatchHeader::parse(records).is_ok_and(|header| header.producer_id >= 0)
 }
 
 /// Bits 0–2 of the attributes, which stand at byte 21 of a batch.

@@ -339,6 +339,7 @@ fn users_stop_at_the_reserve_and_the_brokers_own_records_do_not() {
     user.set_config(Arc::new(TopicConfig::default()));
     let groups = log(&manager, "__consumer_offsets", 0).unwrap();
     write(&user, b"fits").unwrap();
+    append(&user, idempotent(7, 0, 0, now(), &[b"fits"])).unwrap();
     two.set(0, Mood::Free((10 << 20) + 10));
     // The answer of before is good for a while; then the disk is asked.
     let mut refused = false;
@@ -350,6 +351,9 @@ fn users_stop_at_the_reserve_and_the_brokers_own_records_do_not() {
     }
     assert!(refused);
     assert_eq!(manager.states()[0].1, LogDirState::Full);
+    // The batch before it found no room either: it is not for its order that it is refused.
+    let behind = append(&user, idempotent(7, 0, 5, now(), &[b"behind"]));
+    assert!(is_full(behind.map(|_| ())));
     let end = user.log_end_offset();
     write(&groups, b"goes on").unwrap();
     write(&other, b"another disk").unwrap();

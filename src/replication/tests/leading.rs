@@ -458,6 +458,32 @@ async fn a_duplicate_is_acknowledged_when_all_have_its_first_write() {
     assert!(retried.duplicate && retried.base_offset == 0);
 }
 
+#[tokio::test]
+async fn a_duplicate_is_known_however_few_replicas_are_in_sync() {
+    let (fixture, partition) = Fixture::leading(page_cache(), &[ME, TWO]);
+    drop(partition.produce(idempotent(0, "a"), options(Acks::All)));
+    let alone = metadata::Partition {
+        revision: 2,
+        ..led(&[ME])
+    };
+    fixture.put_partition(config_of(&partition), alone);
+    let mut retry = partition.produce(idempotent(0, "a"), options(Acks::All));
+    let early = tokio::time::timeout(Duration::from_millis(20), &mut retry).await;
+    assert!(
+        early.is_err(),
+        "nothing is committed below min.insync.replicas"
+    );
+    let next = partition.produce(idempotent(1, "b"), options(Acks::All));
+    assert_eq!(next.await.unwrap_err().error, ErrorCode::NotEnoughReplicas);
+    let both = metadata::Partition {
+        revision: 3,
+        ..led(&[ME, TWO])
+    };
+    fixture.put_partition(config_of(&partition), both);
+    follow(&partition, TWO, 1).await;
+    assert!(retry.await.unwrap().duplicate);
+}
+
 /// A registry in which brokers are registered, with a partition as it is led.
 async fn registry(directory: &TempDir) -> (Arc<dyn Registry>, [i64; 3], i64) {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
