@@ -128,6 +128,8 @@ pub(super) struct World {
     /// From and to, until when it is cut; the registry is the last one.
     cut: BTreeMap<(usize, usize), u64>,
     slow_until: u64,
+    /// Whose changes of the ISR arrive only then.
+    held: Option<(usize, u64)>,
     /// Every message is synced before it counts.
     synced: bool,
     isr_under_way: BTreeMap<u64, Box<Proposal>>,
@@ -162,6 +164,7 @@ impl World {
             nodes: ids.iter().map(|id| Node::new(*id, start)).collect(),
             cut: BTreeMap::new(),
             slow_until: 0,
+            held: None,
             synced,
             isr_under_way: BTreeMap::new(),
             committed: Vec::new(),
@@ -269,8 +272,13 @@ impl World {
     }
 
     fn ask_registry(&mut self, from: usize, request: Request) {
-        if let Some(ms) = self.travel(from, REGISTRY) {
+        if let Some(mut ms) = self.travel(from, REGISTRY) {
             let life = self.nodes[from].life;
+            if let (Request::Isr { .. }, Some((held, until))) = (&request, self.held)
+                && held == from
+            {
+                ms += until.saturating_sub(self.now);
+            }
             self.after(ms, Event::Registry(from, life, request));
         }
     }
@@ -467,6 +475,7 @@ impl World {
                 proposal.to.isr, proposal.to.elr
             )
         });
+        self.hinder(node, &proposal);
         let number = self.number();
         let proposal = Box::new(proposal);
         self.isr_under_way.insert(number, proposal.clone());
@@ -715,6 +724,7 @@ impl World {
                 };
                 let done = self.registry.txn(&txn);
                 if done.is_some() {
+                    self.check_members();
                     self.counts.isr_changes += 1;
                     self.tell(|| format!("isr {:?} {:?}", proposal.to.isr, proposal.to.elr));
                 }
@@ -724,6 +734,7 @@ impl World {
             Request::Change { number, txn } => {
                 let done = self.registry.txn(&txn);
                 if done.is_some() {
+                    self.check_members();
                     self.tell(|| {
                         format!(
                             "changed: {:?} {:?} {:?}",
@@ -863,6 +874,28 @@ impl World {
         self.after(ms, Event::Fault);
     }
 
+    /// Now and then, where nothing is synced: who is about to join dies and forgets before the registry
+    /// hears that it may.
+    fn hinder(&mut self, leader: usize, proposal: &Proposal) {
+        let Some((id, _)) = proposal.added.first().copied() else {
+            return;
+        };
+        if self.synced || self.calm() || !self.chance(5) {
+            return;
+        }
+        let partition = &self.registry.partition;
+        if partition.isr.contains(&id) || partition.elr.contains(&id) {
+            return;
+        }
+        let joining = usize::try_from(id.0).unwrap();
+        let until = self.now + TTL + self.below(TTL);
+        self.tell(|| format!("{joining} dies while it joins; held until {until}"));
+        self.held = Some((leader, until));
+        self.cut_off(joining, leader, until + TTL, 0);
+        self.crash(joining, true);
+        self.counts.faults += 1;
+    }
+
     fn crash(&mut self, node: usize, power: bool) {
         if !self.nodes[node].up {
             return;
@@ -910,6 +943,18 @@ impl World {
         }
         if partition.elr.iter().any(|id| partition.isr.contains(id)) {
             self.fail("ELR and ISR have a member in common");
+        }
+    }
+
+    /// Whoever may be elected has what is committed, from when it registered on.
+    fn check_members(&self) {
+        let partition = &self.registry.partition;
+        for id in partition.isr.iter().chain(&partition.elr) {
+            let node = &self.nodes[usize::try_from(id.0).unwrap()];
+            let is_here = node.up && node.epoch != 0;
+            if is_here && !node.log.starts_with(&self.committed) {
+                self.fail("one that may be elected lacks what was committed");
+            }
         }
     }
 
