@@ -423,3 +423,36 @@ async fn a_wiped_etcd_is_refused_by_who_runs_and_by_who_starts() {
         "{said}"
     );
 }
+
+/// R12: what the ISR commits goes on, what changes the cluster stops, and all of it comes back by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_etcd_that_is_away_stops_nothing_but_changes() {
+    let Some(mut cluster) = Cluster::start(2, &[]).await else {
+        return;
+    };
+    assert_eq!(create(cluster.broker(1), "t", &[&[1]]), 0);
+    let body = support::produce_body(-1, &support::Batch::of(&[b"a"]).bytes());
+    let produce = |broker: &Ottla| {
+        let answer = broker.connect().request(0, 3, &body).unwrap();
+        support::produced(&answer)
+    };
+    assert_eq!(produce(cluster.broker(1)), (0, 0));
+    cluster.process.pause();
+    tokio::time::sleep(SESSION * 2).await;
+    assert_eq!(produce(cluster.broker(1)), (0, 1));
+    assert_eq!(create(cluster.broker(1), "u", &[&[1]]), 7);
+    let (brokers, _) = brokers_seen(cluster.broker(1));
+    assert_eq!(brokers.len(), 2);
+    cluster.process.resume();
+    let begun = Instant::now();
+    while create(cluster.broker(1), "u", &[&[1]]) == 7 {
+        assert!(begun.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    cluster.until(|image| image.brokers.len() == 2).await;
+    let partition = cluster
+        .partition("t", |p| p.leader == Some(BrokerId(1)))
+        .await;
+    assert_eq!(partition.isr, ids(&[1]));
+    assert_eq!(produce(cluster.broker(1)), (0, 2));
+}

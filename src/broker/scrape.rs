@@ -68,7 +68,10 @@ impl ScrapeSource for Source {
         });
         ClusterSample {
             brokers: brokers.collect(),
-            fenced_brokers: 0,
+            fenced_brokers: {
+                let known = image.known_brokers.keys();
+                known.filter(|id| image.reach(**id).is_none()).count()
+            },
             is_controller: image.controller == Some(self.node_id()),
             topics: image.topics.len(),
             fetcher_max_lag: 0,

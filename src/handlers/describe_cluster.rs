@@ -29,13 +29,19 @@ pub(crate) async fn handle(
         }
     }
     let image = context.metadata.current();
-    let brokers = image.reachable().filter_map(|broker| {
+    let fenced = image.known_brokers.values();
+    let fenced = fenced.filter(|broker| image.reach(broker.id).is_none());
+    let fenced = fenced.filter(|_| body.include_fenced_brokers);
+    let there = image.reachable().map(|broker| (broker, false));
+    let all = there.chain(fenced.map(|broker| (broker, true)));
+    let brokers = all.filter_map(|(broker, is_fenced)| {
         let endpoint = broker.endpoint(&request.listener)?;
         let answer = DescribeClusterBroker::default()
             .with_broker_id(BrokerId(broker.id.0))
             .with_host(StrBytes::from_string(endpoint.host.clone()))
             .with_port(i32::from(endpoint.port))
-            .with_rack(broker.rack.clone().map(StrBytes::from_string));
+            .with_rack(broker.rack.clone().map(StrBytes::from_string))
+            .with_is_fenced(is_fenced);
         Some(answer)
     });
     DescribeClusterResponse::default()
