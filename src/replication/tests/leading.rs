@@ -462,6 +462,7 @@ async fn a_duplicate_is_acknowledged_when_all_have_its_first_write() {
 async fn a_duplicate_is_known_however_few_replicas_are_in_sync() {
     let (fixture, partition) = Fixture::leading(page_cache(), &[ME, TWO]);
     drop(partition.produce(idempotent(0, "a"), options(Acks::All)));
+    follow(&partition, TWO, 0).await; // behind it on the lane
     let alone = metadata::Partition {
         revision: 2,
         ..led(&[ME])
