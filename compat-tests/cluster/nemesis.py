@@ -114,13 +114,20 @@ class Nemesis:
         self.undo.append(self.cluster.net.heal)
         return "etcd is cut off from all brokers", self.hold(1, self.lease * 2)
 
+    def etcd_answers(self):
+        if self.cluster.etcd.paused or not self.cluster.etcd.healthy():
+            raise Spared("etcd does not answer")
+
     def etcd_slow(self):
+        if not self.cluster.etcd.alive() or self.cluster.etcd.paused:
+            raise Spared("etcd does not run")
         injected = Injected(self.cluster.etcd, "fdatasync", f"delay_exit={self.chance.choice((100, 500, 1000))}000")
         self.undo.append(injected.end)
         return "the disk of etcd is slow", self.hold(1, self.lease * 2)
 
     def lease_revoke(self):
         """A lease ends under a broker that is well."""
+        self.etcd_answers()
         leases = [line for line in self.cluster.etcd.ctl("lease", "list").splitlines()[1:] if line.strip()]
         if not leases:
             raise Spared("there is no lease")
@@ -129,6 +136,7 @@ class Nemesis:
 
     def etcd_compact(self, role):
         """A watcher that was away comes back, and what it missed has been compacted away."""
+        self.etcd_answers()
         node, who = self.role(role)
         self.undo.append(self.cluster.net.heal)
         self.cluster.net.cut(node.name, ["etcd"])

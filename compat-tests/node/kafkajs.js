@@ -329,7 +329,8 @@ async function restart (how) {
   stop = true
   await load
   const different = () => [...new Map(m.received.map(r => [`${r.partition}@${r.message.offset}`, r])).values()]
-  await eventually('the records after the restart', () => different().length >= sent, 60)
+  // A connection that breaks makes it join as a new member; the former one is waited for, once for each broker that restarted.
+  await eventually('the records after the restart', () => different().length >= sent, 60 * REPLICAS)
   await m.leave()
   verify(byOffset(different()), 0, sent, sender)
   verify(await readAll(name, sent), 0, sent, sender)
