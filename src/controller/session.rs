@@ -183,7 +183,7 @@ impl Session {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(wait) => {}
             }
-            let Err(error) = self.beat().await else {
+            let Err(error) = self.beat(told.is_some()).await else {
                 if told.take().is_some() {
                     tracing::info!("the registry answers again, and this broker is registered");
                 }
@@ -200,8 +200,9 @@ impl Session {
         shared.leave().await;
     }
 
-    /// One renewal, and a look at whether the registration is still there (R12).
-    async fn beat(&self) -> Result<(), SessionError> {
+    /// One renewal, and a look at whether the registration is still there (R12). `told`: an operator knows
+    /// that something is wrong.
+    async fn beat(&self, told: bool) -> Result<(), SessionError> {
         let shared = &self.shared;
         match shared.renew().await {
             Ok(()) if shared.is_registered().await? => return Ok(()),
@@ -212,7 +213,9 @@ impl Session {
                 shared.revoke(id).await?; // the controller's seat may hang on it too
             }
             Err(RegistryError::LeaseNotFound) => {
-                tracing::warn!("this broker's lease has run out; it registers anew");
+                if !told {
+                    tracing::warn!("this broker's lease has run out; it registers anew");
+                }
                 shared.lease.lost();
             }
             Err(error) => return Err(error.into()),
