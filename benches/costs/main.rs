@@ -139,7 +139,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        for _ in 0..200 {
+        // Ten gigabytes may have to reach the disk.
+        for _ in 0..2_400 {
             if self.child.try_wait().unwrap().is_some() {
                 return;
             }
