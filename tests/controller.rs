@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use etcd_process::{EtcdProcess, start_etcd};
 use ottla::config::BrokerConfig;
 use ottla::metadata::{Image, Partition, Resolver, read_image};
-use ottla::registry::{Compare, Etcd, EtcdConfig, Op, Registry};
+use ottla::registry::{Compare, Etcd, Op, Registry};
 use ottla::types::BrokerId;
 use support::{Answer, Ottla, PATIENCE, ask, hex, string};
 
@@ -28,7 +28,7 @@ impl Cluster {
     /// Brokers 1..=`count`, 1 being the controller. `None`: there is no etcd.
     async fn start(count: i32, more: &[&str]) -> Option<Self> {
         let process = start_etcd()?;
-        let etcd = connect(&process.client_url).await;
+        let etcd = process.connect(PREFIX).await;
         let brokers = (1..=count)
             .map(|id| start(&process.client_url, id, more))
             .collect();
@@ -95,17 +95,6 @@ fn serves(broker: &Ottla, times: usize) {
         assert!(begun.elapsed() < PATIENCE, "{}", broker.log());
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-async fn connect(url: &str) -> Etcd {
-    let config = EtcdConfig::new(vec![url.to_owned()], PREFIX);
-    for _ in 0..100 {
-        if let Ok(etcd) = Etcd::connect(&config).await {
-            return etcd;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("etcd does not come up");
 }
 
 fn ids(ids: &[i32]) -> Vec<BrokerId> {

@@ -9,7 +9,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use etcd_process::{free_port, start_etcd, start_etcd_on};
-use ottla::registry::{Etcd, EtcdConfig, Registry};
+use ottla::registry::{Etcd, Registry};
 use support::{Batch, Ottla, create_topic, produce_body, produced};
 
 const PREFIX: &str = "/somewhere/else";
@@ -34,17 +34,6 @@ fn start(url: &str, more: &[&str]) -> Ottla {
 async fn registration(etcd: &Etcd) -> Option<i64> {
     let found = etcd.get("/brokers/7").await.unwrap()?;
     Some(found.create_revision)
-}
-
-async fn connect(url: &str) -> Etcd {
-    let config = EtcdConfig::new(vec![url.to_owned()], PREFIX);
-    for _ in 0..100 {
-        if let Ok(etcd) = Etcd::connect(&config).await {
-            return etcd;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("etcd does not come up");
 }
 
 #[test]
@@ -86,7 +75,7 @@ fn a_broker_waits_for_its_etcd() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_registration_ends_a_session_timeout_after_its_broker() {
     let Some(process) = start_etcd() else { return };
-    let etcd = connect(&process.client_url).await;
+    let etcd = process.connect(PREFIX).await;
     let heartbeat = "broker.heartbeat.interval.ms=500";
     let timeouts = ["2000", "30000"].map(|ms| format!("broker.session.timeout.ms={ms}"));
     let mut broker = start(&process.client_url, &[&timeouts[0], heartbeat]);

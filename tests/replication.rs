@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use etcd_process::start_etcd;
 use ottla::registry::value::{BrokerValue, PartitionValue, TopicValue, decode, encode};
-use ottla::registry::{Etcd, EtcdConfig, Key, Op, Registry};
+use ottla::registry::{Etcd, Key, Op, Registry};
 use ottla::types::{BrokerId, TopicId};
 use support::{Answer, Batch, Client, Ottla, frame, hex, produce_body, produced, string};
 
@@ -86,17 +86,6 @@ impl Follower {
     }
 }
 
-async fn connect(url: &str) -> Etcd {
-    let config = EtcdConfig::new(vec![url.to_owned()], PREFIX);
-    for _ in 0..100 {
-        if let Ok(etcd) = Etcd::connect(&config).await {
-            return etcd;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("etcd does not come up");
-}
-
 async fn put(etcd: &Etcd, key: Key, value: bytes::Bytes) -> i64 {
     let put = Op::Put {
         key: key.to_string(),
@@ -166,7 +155,7 @@ async fn a_follower_is_told_counted_missed_and_taken_back() {
     ];
     let broker = Ottla::start(&overrides);
     let mut client = broker.connect();
-    let etcd = connect(&process.client_url).await;
+    let etcd = process.connect(PREFIX).await;
     let other = encode(&registration());
     let broker_epoch = put(&etcd, Key::Broker(BrokerId(8)), other).await;
     let topic = create(&mut client, &etcd).await;

@@ -32,22 +32,7 @@ impl Fixture {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(SystemClock);
         let gate = Arc::new(Gate::default());
-        let log_config = LogManagerConfig {
-            directories: vec![directory.path().into()],
-            cluster_id: "test".into(),
-            node_id: ME.0,
-            tail_cache_bytes: 1 << 20,
-            initial_task_delay_ms: 30_000,
-            flush_offset_checkpoint_interval_ms: 60_000,
-            flush_start_offset_checkpoint_interval_ms: 60_000,
-            retention_check_interval_ms: 300_000,
-            high_watermark_checkpoint_interval_ms: 5_000,
-            flush_scheduler_interval_ms: i64::MAX,
-            producer_id_expiration_ms: 86_400_000,
-            producer_id_expiration_check_interval_ms: 600_000,
-            reserved_bytes: 0,
-            recovery_threads: 1,
-        };
+        let log_config = LogManagerConfig::for_tests(directory.path().into());
         let disk = Arc::new(GatedDisk(Arc::clone(&gate)));
         let logs = LogManager::open_on(log_config, clock.clone(), disk).unwrap();
         let metrics = Arc::new(Metrics::new());

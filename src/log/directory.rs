@@ -443,9 +443,7 @@ impl Directory {
             (names::REPLICATION_CHECKPOINT, &self.high_watermarks),
             (names::LOG_START_CHECKPOINT, &self.log_starts),
         ] {
-            let offsets = offsets.lock();
-            let text = checkpoint::offsets_to_text(&offsets);
-            replace_file(&*self.disk, &self.path.join(name), text.as_bytes(), true)?;
+            self.replace_offsets(name, &offsets.lock(), true)?;
         }
         stale.clear();
         Ok(())
@@ -523,13 +521,12 @@ impl Directory {
         if changed == *starts {
             return Ok(());
         }
-        let text = checkpoint::offsets_to_text(&changed);
-        let path = self.path.join(names::LOG_START_CHECKPOINT);
-        replace_file(&*self.disk, &path, text.as_bytes(), true).inspect_err(|error| {
-            if is_disk_fault(error) {
-                self.fail("store the log starts", error);
-            }
-        })?;
+        self.replace_offsets(names::LOG_START_CHECKPOINT, &changed, true)
+            .inspect_err(|error| {
+                if is_disk_fault(error) {
+                    self.fail("store the log starts", error);
+                }
+            })?;
         *starts = changed;
         Ok(())
     }
@@ -615,19 +612,20 @@ impl Directory {
     }
 
     fn store_offsets(&self, name: &str, offsets: &Offsets) -> Result<(), LogError> {
-        let text = checkpoint::offsets_to_text(offsets);
-        replace_file(&*self.disk, &self.path.join(name), text.as_bytes(), true)
+        self.replace_offsets(name, offsets, true)
             .map_err(|error| self.failed_write("store a checkpoint", error))
+    }
+
+    fn replace_offsets(&self, name: &str, offsets: &Offsets, durable: bool) -> io::Result<()> {
+        let text = checkpoint::offsets_to_text(offsets);
+        replace_file(&*self.disk, &self.path.join(name), text.as_bytes(), durable)
     }
 
     fn write_offsets(&self, name: &str, offsets: &Offsets, durable: bool) {
         if !self.is_online() {
             return;
         }
-        let text = checkpoint::offsets_to_text(offsets);
-        if let Err(error) =
-            replace_file(&*self.disk, &self.path.join(name), text.as_bytes(), durable)
-        {
+        if let Err(error) = self.replace_offsets(name, offsets, durable) {
             let error = self.failed_write("write a checkpoint", error);
             tracing::warn!(directory = %self.path.display(), name, %error, "write a checkpoint");
         }

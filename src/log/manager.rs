@@ -78,6 +78,29 @@ pub struct LogManagerConfig {
     pub reserved_bytes: u64,
 }
 
+#[cfg(test)]
+impl LogManagerConfig {
+    /// One directory, and Kafka's times.
+    pub(crate) fn for_tests(directory: PathBuf) -> Self {
+        Self {
+            directories: vec![directory],
+            cluster_id: "test".into(),
+            node_id: 1,
+            tail_cache_bytes: 1 << 20,
+            initial_task_delay_ms: 30_000,
+            flush_offset_checkpoint_interval_ms: 60_000,
+            flush_start_offset_checkpoint_interval_ms: 60_000,
+            retention_check_interval_ms: 300_000,
+            high_watermark_checkpoint_interval_ms: 5_000,
+            flush_scheduler_interval_ms: i64::MAX,
+            producer_id_expiration_ms: 86_400_000,
+            producer_id_expiration_check_interval_ms: 600_000,
+            reserved_bytes: 0,
+            recovery_threads: 1,
+        }
+    }
+}
+
 /// What becomes of a directory that is no partition's any more.
 #[derive(Debug, Clone, Copy)]
 enum Fate {

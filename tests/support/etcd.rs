@@ -3,6 +3,9 @@
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ottla::registry::{Etcd, EtcdConfig};
 
 /// Killed when dropped.
 pub struct EtcdProcess {
@@ -19,6 +22,18 @@ impl Drop for EtcdProcess {
 }
 
 impl EtcdProcess {
+    /// Waits until it is there.
+    pub async fn connect(&self, prefix: &str) -> Etcd {
+        let config = EtcdConfig::new(vec![self.client_url.clone()], prefix);
+        for _ in 0..100 {
+            if let Ok(etcd) = Etcd::connect(&config).await {
+                return etcd;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("etcd does not come up");
+    }
+
     /// It answers nobody until [`Self::resume`].
     pub fn pause(&self) {
         self.signal(rustix::process::Signal::STOP);

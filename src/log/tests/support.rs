@@ -17,20 +17,9 @@ pub(super) fn partition() -> TopicPartition {
 
 pub(super) fn manager_config(path: &Path) -> LogManagerConfig {
     LogManagerConfig {
-        directories: vec![path.to_owned()],
         cluster_id: "cluster".to_owned(),
-        node_id: 1,
-        tail_cache_bytes: 1 << 20,
         initial_task_delay_ms: 60_000,
-        flush_offset_checkpoint_interval_ms: 60_000,
-        flush_start_offset_checkpoint_interval_ms: 60_000,
-        retention_check_interval_ms: 300_000,
-        high_watermark_checkpoint_interval_ms: 5_000,
-        flush_scheduler_interval_ms: i64::MAX,
-        producer_id_expiration_ms: 86_400_000,
-        producer_id_expiration_check_interval_ms: 600_000,
-        reserved_bytes: 0,
-        recovery_threads: 1,
+        ..LogManagerConfig::for_tests(path.to_owned())
     }
 }
 
