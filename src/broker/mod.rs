@@ -7,6 +7,7 @@
 mod dynamic;
 mod registration;
 mod scrape;
+mod seen;
 mod service;
 
 pub use registration::etcd_config;
@@ -104,6 +105,8 @@ impl Broker {
             session.producer_ids(),
         );
         let admin = Arc::new(admin.under(session.handle().lease()));
+        let memory = (!config.etcd_endpoints.is_empty())
+            .then(|| seen::Memory::new(&session, Arc::clone(&metadata), Arc::clone(&logs)));
         let replicas = Arc::new(Replicas::new(
             ReplicasConfig::from(&*config),
             Arc::clone(&logs),
@@ -192,6 +195,9 @@ impl Broker {
         broker
             .background
             .spawn(publisher.run(broker.stopping.clone()));
+        if let Some(memory) = memory {
+            broker.background.spawn(memory.run(broker.stopping.clone()));
+        }
         broker.membership.spawn(session.run(broker.leaving.clone()));
         let shown_at = broker.serve_metrics(metrics_listeners, &context);
         broker.serve(bound, &config, &limits, context);

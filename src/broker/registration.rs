@@ -36,6 +36,7 @@ pub(super) async fn register(
     let etcd = etcd_config(config)?;
     session_config.has_data = has_partitions(directories);
     session_config.directories = directory_ids(directories);
+    session_config.seen = super::seen::remembered(directories);
     let patience = Duration::from_millis(u64::from(
         config.initial_broker_registration_timeout_ms.unsigned_abs(),
     ));
@@ -174,6 +175,7 @@ fn session_config(config: &BrokerConfig, new_cluster_id: Option<String>) -> Sess
         ttl,
         heartbeat,
         shared: (!is_embedded).then(|| Resolver::new(config)),
+        seen: Vec::new(),
     }
 }
 

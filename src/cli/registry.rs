@@ -150,9 +150,12 @@ impl Source {
     }
 }
 
-/// Whether a key belongs to a broker that runs.
+/// Whether a key belongs to a broker that runs, or to this registry alone.
 fn is_of_the_moment(key: &str) -> bool {
-    matches!(Key::parse(key), Some(Key::Broker(_) | Key::Controller))
+    matches!(
+        Key::parse(key),
+        Some(Key::Broker(_) | Key::Controller | Key::Imported)
+    )
 }
 
 async fn export(registry: &dyn Registry, mut out: impl Write) -> anyhow::Result<usize> {
@@ -241,6 +244,12 @@ async fn import(registry: &dyn Registry, lines: impl BufRead) -> anyhow::Result<
         );
     };
     batch.push(last);
+    // Its revisions are its own: brokers do not compare them with those that they have seen elsewhere.
+    batch.push(Op::Put {
+        key: Key::Imported.into(),
+        value: Bytes::from(uuid::Uuid::new_v4().to_string()),
+        lease: 0,
+    });
     write(registry, batch).await?;
     Ok(count)
 }
@@ -304,6 +313,7 @@ mod tests {
         let new = registry(&directory, "new").await;
         assert_eq!(import(&new, &exported[..]).await.unwrap(), 254);
         let id = new.get("/cluster/id").await.unwrap().unwrap();
+        assert!(new.get("/cluster/imported").await.unwrap().is_some());
         assert_eq!(id.value, "1234567890123456789012");
         let mut again = Vec::new();
         export(&new, &mut again).await.unwrap();

@@ -16,7 +16,9 @@ use super::machine::forget;
 use super::writer::write_changes;
 use crate::metadata::{Resolver, read_image};
 use crate::registry::value::{BrokerMetaValue, BrokerValue, EndpointValue, decode, encode};
-use crate::registry::{BrokerLease, Key, KeyValue, LeaseId, Op, Registry, RegistryError, Revision};
+use crate::registry::{
+    BrokerLease, Key, KeyValue, LeaseId, Op, Registry, RegistryError, Revision, Seen,
+};
 use crate::time::Clock;
 use crate::types::{BrokerId, ProducerId, TopicId};
 
@@ -50,6 +52,8 @@ pub struct SessionConfig {
     /// The registry is outside of this process, and other brokers use it too. Then it must know what
     /// counts for topics.
     pub shared: Option<Resolver>,
+    /// What this broker has seen of registries in earlier lives.
+    pub seen: Vec<Seen>,
 }
 
 /// Why a broker has no place in the cluster.
@@ -80,6 +84,11 @@ pub enum SessionError {
          broker goes on with what it knows, and stays out of it"
     )]
     Wiped(String),
+    #[error(
+        "{0}. Bring the newer state back. Or, to go on from the older one and without what came since, \
+         remove .ottla_registry from the log directories of all brokers and start them again"
+    )]
+    Older(RegistryError),
 }
 
 /// A registered broker.
@@ -87,6 +96,7 @@ pub enum SessionError {
 pub struct Session {
     shared: Arc<Shared>,
     cluster_id: String,
+    imported: Option<String>,
     producer_ids: Range<ProducerId>,
 }
 
@@ -102,6 +112,8 @@ struct Shared {
     incarnation: String,
     lease: Arc<BrokerLease>,
     lease_id: AtomicI64,
+    /// Revision of the last registration; 0: none yet.
+    registered_at: AtomicI64,
     shutting_down: AtomicBool,
     stopped_cleanly: AtomicBool,
 }
@@ -109,6 +121,7 @@ struct Shared {
 /// What a registration comes to.
 struct Registered {
     cluster_id: String,
+    imported: Option<String>,
     producer_ids: Range<ProducerId>,
 }
 
@@ -128,6 +141,7 @@ impl Session {
             clock,
             incarnation: random_id(),
             lease_id: AtomicI64::new(0),
+            registered_at: AtomicI64::new(0),
             shutting_down: AtomicBool::new(false),
             stopped_cleanly: AtomicBool::new(false),
         });
@@ -135,6 +149,7 @@ impl Session {
         Ok(Self {
             shared,
             cluster_id: registered.cluster_id,
+            imported: registered.imported,
             producer_ids: registered.producer_ids,
         })
     }
@@ -142,6 +157,11 @@ impl Session {
     /// 22 characters of base64url.
     pub fn cluster_id(&self) -> &str {
         &self.cluster_id
+    }
+
+    /// The import that made the registry, if one did.
+    pub fn imported(&self) -> Option<&str> {
+        self.imported.as_deref()
     }
 
     /// The create revision of the registration.
@@ -226,6 +246,11 @@ impl Session {
 }
 
 impl SessionHandle {
+    /// The revision at which this broker registered last.
+    pub fn registered_at(&self) -> Revision {
+        self.0.registered_at.load(Ordering::Acquire)
+    }
+
     pub(super) fn lease_id(&self) -> LeaseId {
         self.0.lease_id.load(Ordering::Acquire)
     }
@@ -292,12 +317,14 @@ impl Shared {
         loop {
             let found = Found::read(self.registry.as_ref(), config.broker).await?;
             let cluster_id = found.check(config, again)?;
+            self.check_seen(&found, &cluster_id).await?;
             if let Some(there) = &found.broker {
                 if self.is_mine(there) {
                     if there.lease == lease {
                         // The transaction of before was done, though nobody said so.
                         let epoch = there.create_revision;
-                        return Ok(self.registered(lease, sent, epoch, cluster_id, 0..0));
+                        let registered = found.registered(cluster_id, 0..0);
+                        return Ok(self.registered(lease, sent, epoch, registered));
                     }
                     self.revoke(there.lease).await?;
                 } else if self.clock.now() >= give_up {
@@ -322,7 +349,8 @@ impl Shared {
             let (ids, compares, ops) = found.register(&plan, &cluster_id)?;
             let outcome = self.registry.txn(compares, ops).await?;
             if outcome.succeeded {
-                return Ok(self.registered(lease, sent, outcome.revision, cluster_id, ids));
+                let registered = found.registered(cluster_id, ids);
+                return Ok(self.registered(lease, sent, outcome.revision, registered));
             }
         }
     }
@@ -332,19 +360,29 @@ impl Shared {
         lease: LeaseId,
         sent: Duration,
         epoch: Revision,
-        cluster_id: String,
-        producer_ids: Range<ProducerId>,
+        registered: Registered,
     ) -> Registered {
         self.lease_id.store(lease, Ordering::Release);
+        self.registered_at.store(epoch, Ordering::Release);
         self.lease.registered(epoch);
         self.lease.renewed(sent, self.config.ttl);
         if self.config.shared.is_none() {
             self.lease.never_ends();
         }
-        Registered {
-            cluster_id,
-            producer_ids,
-        }
+        registered
+    }
+
+    /// A registry that was restored from the past is not believed: what it does not know would be lost.
+    async fn check_seen(&self, found: &Found, cluster_id: &str) -> Result<(), SessionError> {
+        let registry = self.registry.as_ref();
+        let registered_at = self.registered_at.load(Ordering::Acquire);
+        found
+            .check_seen(registry, &self.config.seen, cluster_id, registered_at)
+            .await
+            .map_err(|error| match error {
+                error @ RegistryError::Foreign(_) => SessionError::Older(error),
+                error => error.into(),
+            })
     }
 
     /// R10: leaves the ISRs and ELRs of what may not have outlived the last stop, while nobody can add

@@ -671,7 +671,7 @@ pub(super) fn is_disk_fault(error: &io::Error) -> bool {
     )
 }
 
-fn read_text(disk: &dyn Disk, path: &Path, name: &str) -> Option<String> {
+pub(super) fn read_text(disk: &dyn Disk, path: &Path, name: &str) -> Option<String> {
     match read_small_file(disk, &path.join(name), SMALL_FILE_BYTES_MAX) {
         Ok(content) => Some(String::from_utf8_lossy(&content).into_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,

@@ -32,6 +32,7 @@ mod log;
 mod manager;
 mod manifest;
 mod names;
+mod note;
 mod producer_state;
 mod producers;
 mod read;
@@ -58,6 +59,7 @@ pub use log::{
     TimestampOffset,
 };
 pub use manager::{FlushListener, LogManager, LogManagerConfig, open_files_most};
+pub use note::registry_notes;
 
 #[cfg(test)]
 pub(crate) mod gated_disk;

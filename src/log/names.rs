@@ -13,6 +13,8 @@ pub(crate) const REPLICATION_CHECKPOINT: &str = "replication-offset-checkpoint";
 pub(crate) const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 /// What a clean stop knows about every partition, so that the next start opens none.
 pub(crate) const MANIFEST: &str = ".ottla_manifest";
+/// What the broker has seen of a registry outside of it.
+pub(crate) const REGISTRY_SEEN: &str = ".ottla_registry";
 pub(crate) const DELETED_FILE_SUFFIX: &str = ".deleted";
 pub(crate) const DELETED_DIRECTORY_SUFFIX: &str = "-delete";
 /// A directory of a topic id that the cluster does not know any more.
@@ -109,7 +111,7 @@ pub(crate) fn is_deleted_directory(name: &str) -> bool {
 
 /// True for what Kafka or this broker puts into a log directory, or into a partition's directory.
 pub(crate) fn is_known(name: &str, is_directory: bool) -> bool {
-    const FILES: [&str; 14] = [
+    const FILES: [&str; 15] = [
         LEADER_EPOCH_CHECKPOINT,
         PARTITION_METADATA,
         META_PROPERTIES,
@@ -119,6 +121,7 @@ pub(crate) fn is_known(name: &str, is_directory: bool) -> bool {
         REPLICATION_CHECKPOINT,
         CLEAN_SHUTDOWN,
         MANIFEST,
+        REGISTRY_SEEN,
         "cleaner-offset-checkpoint",
         "bootstrap.checkpoint",
         "registry.redb",

@@ -10,7 +10,7 @@ use super::{Broker, Endpoint, Image, Partition, Resolver, Topic};
 use crate::registry::value::{
     BrokerMetaValue, BrokerValue, ControllerValue, PartitionValue, TopicValue, decode,
 };
-use crate::registry::{Key, KeyValue, WatchEvent};
+use crate::registry::{Key, KeyValue, SeenChange, WatchEvent};
 use crate::types::{BrokerId, PartitionId, TopicId, TopicName};
 
 /// Partitions of topics that are not there: not yet, or what an interrupted creation left.
@@ -118,6 +118,12 @@ impl Delta {
 
     fn put(&mut self, entry: &KeyValue) {
         self.saw(entry.mod_revision);
+        if self.image.newest.revision < entry.mod_revision {
+            self.image.newest = SeenChange {
+                key: entry.key.clone(),
+                revision: entry.mod_revision,
+            };
+        }
         if let Err(reason) = self.try_put(entry) {
             self.problems.push(format!("{}: {reason}", entry.key));
         }
@@ -172,7 +178,7 @@ impl Delta {
                     .client_metrics_configs
                     .insert(name, decode(value)?);
             }
-            Key::Layout | Key::ControllerEpoch | Key::ProducerIdsNext => {}
+            Key::Layout | Key::Imported | Key::ControllerEpoch | Key::ProducerIdsNext => {}
         }
         Ok(())
     }
@@ -227,7 +233,13 @@ impl Delta {
             Some(Key::ClientMetrics(name)) => {
                 self.image.client_metrics_configs.remove(&name);
             }
-            Some(Key::Layout | Key::ClusterId | Key::ControllerEpoch | Key::ProducerIdsNext)
+            Some(
+                Key::Layout
+                | Key::Imported
+                | Key::ClusterId
+                | Key::ControllerEpoch
+                | Key::ProducerIdsNext,
+            )
             | None => {}
         }
     }

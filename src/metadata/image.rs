@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::TopicConfig;
+use crate::registry::SeenChange;
 use crate::types::{
     BrokerId, LeaderEpoch, ListenerName, PartitionId, TopicId, TopicName, is_internal_topic,
 };
@@ -97,6 +98,8 @@ impl Topic {
 #[derive(Debug, Clone, Default)]
 pub struct Image {
     pub revision: i64,
+    /// The last key that was written before that.
+    pub newest: SeenChange,
     pub cluster_id: Arc<str>,
     pub controller: Option<BrokerId>,
     /// Create revision of the controller's seat: what it did compares with it. 0: nobody sits there.

@@ -69,7 +69,7 @@ impl Watcher {
     pub async fn run(mut self, clock: Arc<dyn Clock>, stop: CancellationToken) {
         let follow = async {
             let mut retry = RETRY_MIN;
-            let mut told: Option<Instant> = None;
+            let mut told: Option<(Instant, bool)> = None;
             loop {
                 let before = self.cache.current().revision;
                 let Err(error) = self.follow().await;
@@ -78,8 +78,13 @@ impl Watcher {
                     told = None;
                 }
                 let now = clock.now();
-                if told.is_none_or(|at| now >= at + TELL_EVERY) {
-                    told = Some(now);
+                let is_foreign = matches!(error, RegistryError::Foreign(_));
+                // That it is another one is news, whatever was told before.
+                let is_known = |(at, foreign): (Instant, bool)| {
+                    now < at + TELL_EVERY && (foreign || !is_foreign)
+                };
+                if !told.is_some_and(is_known) {
+                    told = Some((now, is_foreign));
                     tracing::warn!(
                         %error,
                         "the registry cannot be followed; this broker goes on with what it knows"
@@ -131,6 +136,7 @@ impl Watcher {
         if page.revision == old.revision {
             return Ok(());
         }
+        old.newest.check(registry.as_ref()).await?;
         scan.revision = page.revision;
         let mut events = Vec::new();
         loop {
@@ -238,7 +244,7 @@ fn believe(known: &Image, cluster_id: &[u8], revision: Revision) -> Result<(), R
     if revision < known.revision {
         return Err(RegistryError::Foreign(format!(
             "its revision went back from {} to {revision}: etcd was restored from an older snapshot, or \
-             is another one; bring the newer state back, or restart all brokers to accept the older one",
+             is another one; bring the newer state back",
             known.revision
         )));
     }

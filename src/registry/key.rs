@@ -3,6 +3,7 @@
 //! ```text
 //! /layout                         version of this layout
 //! /cluster/id                     22 characters of base64url
+//! /cluster/imported               which import made this registry, if one did
 //! /brokers/<id>                   lease; endpoints, rack; its create revision is the broker epoch
 //! /brokers-meta/<id>              the last registration of a broker, and whether it ended well
 //! /controller                     lease; the broker that is the controller
@@ -30,6 +31,7 @@ pub const LAYOUT: i32 = 1;
 pub enum Key {
     Layout,
     ClusterId,
+    Imported,
     Broker(BrokerId),
     BrokerMeta(BrokerId),
     Controller,
@@ -49,6 +51,7 @@ impl Key {
         Some(match key {
             "/layout" => Self::Layout,
             "/cluster/id" => Self::ClusterId,
+            "/cluster/imported" => Self::Imported,
             "/controller" => Self::Controller,
             "/epoch/controller" => Self::ControllerEpoch,
             "/config/broker-defaults" => Self::BrokerDefaults,
@@ -82,6 +85,7 @@ impl fmt::Display for Key {
         match self {
             Self::Layout => f.write_str("/layout"),
             Self::ClusterId => f.write_str("/cluster/id"),
+            Self::Imported => f.write_str("/cluster/imported"),
             Self::Broker(id) => write!(f, "/brokers/{id}"),
             Self::BrokerMeta(id) => write!(f, "/brokers-meta/{id}"),
             Self::Controller => f.write_str("/controller"),

@@ -5,6 +5,7 @@ mod embedded;
 mod etcd;
 pub mod key;
 mod lease;
+mod seen;
 pub mod value;
 
 use std::fmt::Debug;
@@ -18,6 +19,7 @@ pub use embedded::Embedded;
 pub use etcd::{Etcd, EtcdConfig, EtcdTls};
 pub use key::Key;
 pub use lease::BrokerLease;
+pub use seen::{Seen, SeenChange};
 
 /// Counts the store's writes.
 pub type Revision = i64;

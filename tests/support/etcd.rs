@@ -1,7 +1,9 @@
 //! An etcd of a test's own.
 #![allow(dead_code)] // each test binary uses its part
 
+use std::io;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -11,20 +13,25 @@ use ottla::registry::{Etcd, EtcdConfig};
 pub struct EtcdProcess {
     child: Child,
     pub client_url: String,
-    _directory: tempfile::TempDir,
+    command: Vec<String>,
+    directory: tempfile::TempDir,
 }
 
 impl Drop for EtcdProcess {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 
 impl EtcdProcess {
     /// Waits until it is there.
     pub async fn connect(&self, prefix: &str) -> Etcd {
-        let config = EtcdConfig::new(vec![self.client_url.clone()], prefix);
+        self.connect_as(EtcdConfig::new(vec![self.client_url.clone()], prefix))
+            .await
+    }
+
+    /// The same with all that is to be said.
+    pub async fn connect_as(&self, config: EtcdConfig) -> Etcd {
         for _ in 0..100 {
             if let Ok(etcd) = Etcd::connect(&config).await {
                 return etcd;
@@ -41,6 +48,68 @@ impl EtcdProcess {
 
     pub fn resume(&self) {
         self.signal(rustix::process::Signal::CONT);
+    }
+
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// After [`Self::kill`], on what it left.
+    pub fn spawn(&mut self) {
+        self.child = spawn(&self.command).unwrap();
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// What `etcdctl` says of this etcd.
+    pub fn ctl(&self, arguments: &[&str]) -> String {
+        let (good, said) = self.run_ctl(arguments);
+        assert!(good, "etcdctl {arguments:?}: {said}");
+        said
+    }
+
+    /// `None` where that fails.
+    pub fn try_ctl(&self, arguments: &[&str]) -> Option<String> {
+        let (good, said) = self.run_ctl(arguments);
+        good.then_some(said)
+    }
+
+    fn run_ctl(&self, arguments: &[&str]) -> (bool, String) {
+        let done = Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .args(["--endpoints", &self.client_url])
+            .args(["--dial-timeout=1s", "--command-timeout=2s"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        let error = String::from_utf8_lossy(&done.stderr);
+        (done.status.success(), format!("{said}{error}"))
+    }
+
+    /// Makes its data anew from a snapshot.
+    pub fn restore(&self, snapshot: &str) {
+        let data = self.data();
+        let of = |name: &str| {
+            let at = self.command.iter().position(|argument| argument == name);
+            self.command[at.unwrap() + 1].as_str()
+        };
+        self.ctl(&[
+            "snapshot",
+            "restore",
+            snapshot,
+            "--data-dir",
+            data.to_str().unwrap(),
+            "--name",
+            of("--name"),
+            "--initial-cluster",
+            of("--initial-cluster"),
+            "--initial-advertise-peer-urls",
+            of("--initial-advertise-peer-urls"),
+        ]);
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
@@ -61,26 +130,64 @@ pub fn start_etcd() -> Option<EtcdProcess> {
 
 /// The same with a port for its clients.
 pub fn start_etcd_on(port: u16) -> Option<EtcdProcess> {
-    let directory = tempfile::tempdir().unwrap();
-    let client_url = format!("http://127.0.0.1:{port}");
+    start_etcd_with(&format!("http://127.0.0.1:{port}"), &[])
+}
+
+/// The same with more arguments.
+pub fn start_etcd_with(client_url: &str, more: &[&str]) -> Option<EtcdProcess> {
     let peer_url = format!("http://127.0.0.1:{}", free_port());
-    let spawned = Command::new("etcd")
-        .args(["--name", "test", "--log-level", "error"])
-        .args(["--listen-client-urls", &client_url])
-        .args(["--advertise-client-urls", &client_url])
-        .args(["--listen-peer-urls", &peer_url])
-        .args(["--initial-advertise-peer-urls", &peer_url])
-        .args(["--initial-cluster", &format!("test={peer_url}")])
-        .arg("--data-dir")
-        .arg(directory.path().join("data"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    match spawned {
+    start_member(
+        "test",
+        client_url,
+        &peer_url,
+        &format!("test={peer_url}"),
+        more,
+    )
+}
+
+/// Members that know each other.
+pub fn start_members<const COUNT: usize>() -> Option<[EtcdProcess; COUNT]> {
+    let peers: [String; COUNT] =
+        std::array::from_fn(|_| format!("http://127.0.0.1:{}", free_port()));
+    let named = (0..).zip(&peers).map(|(n, peer)| format!("m{n}={peer}"));
+    let all = named.collect::<Vec<_>>().join(",");
+    let members = (0..).zip(&peers).map(|(n, peer)| {
+        let client_url = format!("http://127.0.0.1:{}", free_port());
+        start_member(&format!("m{n}"), &client_url, peer, &all, &[])
+    });
+    members.collect::<Option<Vec<_>>>()?.try_into().ok()
+}
+
+fn start_member(
+    name: &str,
+    client_url: &str,
+    peer_url: &str,
+    all: &str,
+    more: &[&str],
+) -> Option<EtcdProcess> {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let data = data.to_str().unwrap();
+    let command = [
+        &["--name", name, "--log-level", "error", "--data-dir", data][..],
+        &["--listen-client-urls", client_url],
+        &["--advertise-client-urls", client_url],
+        &["--listen-peer-urls", peer_url],
+        &["--initial-advertise-peer-urls", peer_url],
+        &["--initial-cluster", all],
+        more,
+    ];
+    let command: Vec<String> = command
+        .concat()
+        .iter()
+        .map(|&text| text.to_owned())
+        .collect();
+    match spawn(&command) {
         Ok(child) => Some(EtcdProcess {
             child,
-            client_url,
-            _directory: directory,
+            client_url: client_url.to_owned(),
+            command,
+            directory,
         }),
         Err(error) => {
             let required = std::env::var("OTTLA_REQUIRE_ETCD").is_ok_and(|value| value == "1");
@@ -94,4 +201,12 @@ pub fn start_etcd_on(port: u16) -> Option<EtcdProcess> {
             None
         }
     }
+}
+
+fn spawn(command: &[String]) -> io::Result<Child> {
+    Command::new("etcd")
+        .args(command)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
 }

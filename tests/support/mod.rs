@@ -147,8 +147,20 @@ impl Ottla {
 
     /// SIGTERM; the process goes on ending by itself.
     pub fn terminate(&self) {
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    pub fn pause(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    pub fn resume(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(self.child.as_ref().unwrap());
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// SIGTERM, and the exit code.
@@ -371,6 +383,12 @@ pub fn string(text: &str) -> Vec<u8> {
 
 /// CreateTopics v2 for one topic; panics unless it is answered with 0.
 pub fn create_topic(client: &mut Client, name: &str, partitions: i32) {
+    let error = create_topic_answer(client, name, partitions);
+    assert_eq!(error, 0, "CreateTopics: {name}");
+}
+
+/// The same; returns the error code.
+pub fn create_topic_answer(client: &mut Client, name: &str, partitions: i32) -> i16 {
     let body = [
         &hex("00000001")[..],
         &string(name),
@@ -378,13 +396,11 @@ pub fn create_topic(client: &mut Client, name: &str, partitions: i32) {
         &hex("0001 00000000 00000000 00002710 00"),
     ]
     .concat();
-    let response = client.request(19, 2, &body).unwrap();
-    let error = 4 + 4 + 2 + name.len();
-    assert_eq!(
-        response[error..error + 2],
-        [0, 0],
-        "CreateTopics: {response:?}"
-    );
+    let mut answer = ask(client, 19, 2, &body);
+    answer.i32();
+    answer.i32();
+    assert_eq!(answer.string(), name);
+    answer.i16()
 }
 
 /// Varint of Kafka's records (zigzag).

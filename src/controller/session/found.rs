@@ -4,18 +4,26 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::{SessionConfig, SessionError};
+use super::{Registered, SessionConfig, SessionError};
 use crate::controller::admin::block_after;
 use crate::controller::seat::seat_ops;
 use crate::registry::key::LAYOUT;
 use crate::registry::value::{BrokerMetaValue, BrokerValue, decode, encode};
-use crate::registry::{Compare, Key, KeyValue, LeaseId, Op, Registry, RegistryError, Revision};
+use crate::registry::{
+    Compare, Key, KeyValue, LeaseId, Op, Registry, RegistryError, Revision, Seen,
+};
 use crate::types::{BrokerId, ProducerId, TopicId};
+
+/// More than there are under `/cluster/`.
+const CLUSTER_KEYS: usize = 100;
 
 /// What is there before a registration.
 pub(super) struct Found {
+    /// The registry's.
+    revision: Revision,
     layout: Option<KeyValue>,
     cluster_id: Option<KeyValue>,
+    imported: Option<KeyValue>,
     pub(super) broker: Option<KeyValue>,
     meta: Option<KeyValue>,
     controller: Option<KeyValue>,
@@ -39,9 +47,20 @@ impl Found {
         broker: BrokerId,
     ) -> Result<Self, RegistryError> {
         let get = |key: Key| async move { registry.get(&key.to_string()).await };
+        let cluster = registry.range("/cluster/", "", CLUSTER_KEYS, 0).await?;
+        let of_cluster = |key: Key| {
+            let key = key.to_string();
+            cluster
+                .entries
+                .iter()
+                .find(|entry| entry.key == key)
+                .cloned()
+        };
         Ok(Self {
+            revision: cluster.revision,
             layout: get(Key::Layout).await?,
-            cluster_id: get(Key::ClusterId).await?,
+            cluster_id: of_cluster(Key::ClusterId),
+            imported: of_cluster(Key::Imported),
             broker: get(Key::Broker(broker)).await?,
             meta: get(Key::BrokerMeta(broker)).await?,
             controller: get(Key::Controller).await?,
@@ -88,6 +107,43 @@ impl Found {
                 Err(SessionError::NoCluster(id.to_owned()))
             }
             (None, configured) => Ok(configured.or(of_data).map_or_else(random_id, str::to_owned)),
+        }
+    }
+
+    /// `Foreign` where the registry does not go on from what this broker has seen, or from how it registered
+    /// in this life (at `registered_at`).
+    pub(super) async fn check_seen(
+        &self,
+        registry: &dyn Registry,
+        seen: &[Seen],
+        cluster_id: &str,
+        registered_at: Revision,
+    ) -> Result<(), RegistryError> {
+        let own = self.meta.as_ref().map_or(0, |entry| entry.mod_revision);
+        if own < registered_at {
+            return Err(RegistryError::Foreign(format!(
+                "its record of this broker is of revision {own}, and this broker registered at {registered_at}: \
+                 etcd was restored from an older snapshot"
+            )));
+        }
+        let imported = self.imported.as_ref().map(text);
+        for seen in seen {
+            if seen.cluster_id == cluster_id && seen.imported == imported {
+                seen.check(registry, self.revision, own).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn registered(
+        &self,
+        cluster_id: String,
+        producer_ids: Range<ProducerId>,
+    ) -> Registered {
+        Registered {
+            cluster_id,
+            imported: self.imported.as_ref().map(text),
+            producer_ids,
         }
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::registry::Embedded;
+use crate::registry::{Embedded, SeenChange};
 use crate::time::SystemClock;
 
 async fn registry(directory: &tempfile::TempDir) -> Arc<dyn Registry> {
@@ -18,6 +18,7 @@ fn config(cluster_id: Option<&str>) -> SessionConfig {
         heartbeat: Duration::from_millis(130),
         has_data: false,
         directories: Vec::new(),
+        seen: Vec::new(),
         shared: Some(Resolver::new(&crate::config::BrokerConfig::for_tests(
             "/nowhere",
         ))),
@@ -130,4 +131,57 @@ async fn a_silent_predecessor_is_waited_for_and_a_living_one_is_not_replaced() {
     running.await.unwrap();
     assert_eq!(shared.get("/brokers/1").await.unwrap(), None);
     start().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_registry_that_does_not_go_on_from_what_was_seen_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let shared = registry(&directory).await;
+    let start = |seen: &[Seen]| {
+        let config = SessionConfig {
+            seen: seen.to_vec(),
+            ..config(None)
+        };
+        Session::start(Arc::clone(&shared), config, Arc::new(SystemClock))
+    };
+    let first = start(&[]).await.unwrap();
+    let epoch = first.broker_epoch();
+    let seen = Seen {
+        cluster_id: first.cluster_id().to_owned(),
+        imported: None,
+        revision: epoch,
+        change: SeenChange {
+            key: "/brokers-meta/1".into(),
+            revision: epoch,
+        },
+        registration: first.handle().registered_at(),
+    };
+    start(std::slice::from_ref(&seen)).await.unwrap();
+    let changed = |change: &dyn Fn(&mut Seen)| {
+        let mut changed = seen.clone();
+        change(&mut changed);
+        [seen.clone(), changed]
+    };
+    for (older, word) in [
+        (changed(&|seen| seen.revision = 99), "at revision"),
+        (
+            changed(&|seen| seen.registration = 99),
+            "record of this broker",
+        ),
+        (
+            changed(&|seen| seen.change.key = "/topics/t".into()),
+            "another history",
+        ),
+    ] {
+        let error = start(&older).await.unwrap_err();
+        assert!(matches!(&error, SessionError::Older(_)), "{error}");
+        assert!(error.to_string().contains(word), "{error}");
+        // What others have seen, or this one of another registry, is nothing to go by.
+        let mut other = older.clone();
+        other[1].imported = Some("another".into());
+        start(&other).await.unwrap();
+        other[1].imported = None;
+        other[1].cluster_id = "another".into();
+        start(&other).await.unwrap();
+    }
 }
