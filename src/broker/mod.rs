@@ -5,6 +5,8 @@
 //! only then is anybody served. Partitions open when they are asked for.
 
 mod dynamic;
+mod lag;
+mod readiness;
 mod registration;
 mod scrape;
 mod seen;
@@ -18,7 +20,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -36,7 +37,7 @@ use crate::registry::Registry;
 use crate::replication::{
     FetcherSettings, IsrPublisher, LogDirState, ReplicaFetchers, Replicas, ReplicasConfig,
 };
-use crate::telemetry::{BrokerState, Metrics};
+use crate::telemetry::{BrokerState, Metrics, PageLimits};
 use crate::time::{Clock, SystemClock};
 use crate::types::BrokerId;
 
@@ -154,7 +155,6 @@ impl Broker {
             admin,
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&clock),
-            software: Mutex::default(),
         });
 
         let broker = Self {
@@ -186,6 +186,7 @@ impl Broker {
             session.handle(),
             clock,
             registration::machine_config(&config),
+            Arc::clone(&metrics),
         );
         broker
             .background
@@ -246,11 +247,19 @@ impl Broker {
         let addresses = listeners.iter().filter_map(|one| one.local_addr().ok());
         let addresses = addresses.map(|address| format!("http://{address}"));
         let addresses = addresses.collect();
+        let lease = self.session.lease();
+        let (tasks, stop) = (self.background.clone(), self.stopping.clone());
+        let lags = lag::Lags::new(Arc::clone(context), tasks, stop);
+        let source = Arc::new(scrape::Source::new(Arc::clone(context), lease, lags));
         for listener in listeners {
             let pages = crate::telemetry::http::Pages {
                 metrics: Arc::clone(&self.metrics),
-                source: Arc::new(scrape::Source::new(Arc::clone(context))),
+                source: Arc::clone(&source) as _,
                 clock: Arc::clone(&context.clock),
+                limits: PageLimits {
+                    series: usize::try_from(context.config.metrics_series_max).unwrap_or(0),
+                    bytes: usize::try_from(context.config.metrics_page_bytes_max).unwrap_or(0),
+                },
             };
             let stopping = self.stopping.clone();
             self.background.spawn(async move {

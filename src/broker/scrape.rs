@@ -5,24 +5,33 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
+use super::lag::Lags;
+use super::readiness;
 use crate::handlers::Context;
 use crate::metadata::{Image, Topic};
+use crate::registry::BrokerLease;
 use crate::replication::LogDirState;
 use crate::telemetry::{
-    ClusterSample, GroupOffsetSample, GroupSample, GroupStateSample, LogDirSample, PartitionSample,
+    ClusterSample, GroupSample, GroupStateSample, LogDirSample, PartitionSample, Readiness,
     ScrapeSource,
 };
-use crate::types::{BrokerId, PartitionId, TopicName};
+use crate::types::{BrokerId, PartitionId};
 
 /// Reads the broker's state for metrics.
 #[derive(Debug)]
 pub(super) struct Source {
     context: Arc<Context>,
+    lease: Arc<BrokerLease>,
+    lags: Lags,
 }
 
 impl Source {
-    pub(super) fn new(context: Arc<Context>) -> Self {
-        Self { context }
+    pub(super) fn new(context: Arc<Context>, lease: Arc<BrokerLease>, lags: Lags) -> Self {
+        Self {
+            context,
+            lease,
+            lags,
+        }
     }
 
     fn node_id(&self) -> BrokerId {
@@ -51,11 +60,6 @@ impl Source {
             offline_here: here.is_some_and(|here| here.is_offline()),
         }
     }
-
-    fn lag(&self, topic: &TopicName, partition: PartitionId, offset: i64) -> Option<i64> {
-        let here = self.context.replicas.partition(topic, partition).ok()?;
-        Some((here.log_sample()?.high_watermark - offset).max(0))
-    }
 }
 
 impl ScrapeSource for Source {
@@ -66,7 +70,13 @@ impl ScrapeSource for Source {
             let address = address.map(|endpoint| format!("{}:{}", endpoint.host, endpoint.port));
             (broker.id, address.unwrap_or_default())
         });
+        let mine = |partition: &crate::replication::Partition| partition.follower_lag();
+        let lags = self.context.replicas.partitions();
+        let lag = lags.iter().map(|partition| mine(partition)).max();
         ClusterSample {
+            controller: image.controller,
+            controller_epoch: image.controller_registration,
+            revision: image.revision,
             brokers: brokers.collect(),
             fenced_brokers: {
                 let known = image.known_brokers.keys();
@@ -74,8 +84,16 @@ impl ScrapeSource for Source {
             },
             is_controller: image.controller == Some(self.node_id()),
             topics: image.topics.len(),
-            fetcher_max_lag: 0,
+            fetcher_max_lag: lag.and_then(|lag| u64::try_from(lag).ok()).unwrap_or(0),
         }
+    }
+
+    fn readiness(&self) -> Readiness {
+        readiness::readiness(&self.context, &self.lease)
+    }
+
+    fn config(&self) -> String {
+        readiness::config(&self.context)
     }
 
     fn log_dirs(&self) -> Vec<LogDirSample> {
@@ -106,22 +124,15 @@ impl ScrapeSource for Source {
     fn groups(&self) -> BoxFuture<'_, Vec<GroupSample>> {
         Box::pin(async {
             let groups = self.context.groups.groups_snapshot().await;
+            let offsets = self.lags.of(&groups).await;
             let mut samples: Vec<GroupSample> = groups
                 .into_iter()
-                .map(|group| GroupSample {
+                .zip(offsets)
+                .map(|(group, offsets)| GroupSample {
                     group: group.group.to_string(),
                     state: state(group.state),
                     members: group.members,
-                    offsets: group
-                        .offsets
-                        .into_iter()
-                        .map(|(topic, partition, offset)| GroupOffsetSample {
-                            lag: self.lag(&topic, partition, offset),
-                            topic,
-                            partition,
-                            offset,
-                        })
-                        .collect(),
+                    offsets,
                 })
                 .collect();
             samples.sort_by(|a, b| a.group.cmp(&b.group));

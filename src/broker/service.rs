@@ -44,6 +44,7 @@ impl Service for KafkaService {
         let peer = Peer {
             listener: Arc::clone(&peer.listener),
             address: peer.address,
+            client: Arc::clone(&peer.client),
         };
         let waited = turn.waited;
         // A fetch that waits for records is in nobody's way.
@@ -87,8 +88,6 @@ impl Service for KafkaService {
     }
 
     fn disconnected(&self, peer: &PeerInfo) {
-        let software = self.context.software.lock().remove(&peer.address);
-        drop(software); // not under the lock
         if let Some(metrics) = self.listeners.get(&peer.listener) {
             metrics.closed();
         }

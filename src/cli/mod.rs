@@ -1,5 +1,7 @@
 //! Arguments and subcommands.
 
+mod config;
+mod config_check;
 mod log;
 mod registry;
 
@@ -32,6 +34,9 @@ pub struct Arguments {
 /// What there is beside the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Command {
+    /// Looks at configuration files.
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     /// Looks at the files of logs, of a broker that runs or has stopped. Changes nothing.
     #[command(subcommand)]
     Log(log::LogCommand),
@@ -51,6 +56,7 @@ impl Command {
     /// Runs to its end. Failure means that damage was found, or that nothing could be read.
     pub fn run(&self) -> ExitCode {
         match self {
+            Self::Config(command) => command.run(),
             Self::Log(command) => command.run(),
             Self::Registry(command) => command.run(),
         }
@@ -81,6 +87,14 @@ mod tests {
         assert!(parse(&["ottla", "--overide", "x=y"]).is_err());
         let version = parse(&["ottla", "--version"]).unwrap_err().to_string();
         assert_eq!(version.trim(), concat!("ottla ", env!("CARGO_PKG_VERSION")));
+    }
+
+    #[test]
+    fn a_configuration_is_checked_by_a_subcommand() {
+        let parse = |arguments: &[&str]| Arguments::try_parse_from(arguments);
+        let check = parse(&["ottla", "config", "check", "--json", "server.properties"]);
+        assert!(matches!(check.unwrap().command, Some(Command::Config(_))));
+        assert!(parse(&["ottla", "config", "check"]).is_err());
     }
 
     #[test]

@@ -67,6 +67,9 @@ pub struct BrokerConfig {
     pub metrics_listeners: Vec<HostPort>,
     /// `metrics.listeners` was set: a busy port stops the start. Else it is a warning.
     pub metrics_listeners_configured: bool,
+    /// Series with labels, and bytes, of a page of metrics.
+    pub metrics_series_max: i32,
+    pub metrics_page_bytes_max: i64,
     /// Never empty.
     pub log_dirs: Vec<PathBuf>,
     /// Empty: the embedded registry.
@@ -217,6 +220,8 @@ impl BrokerConfig {
             listeners,
             metrics_listeners: listeners::metrics_listeners(&values)?,
             metrics_listeners_configured: values.explicit("metrics.listeners").is_some(),
+            metrics_series_max: read.int("metrics.series.max"),
+            metrics_page_bytes_max: read.long("metrics.page.bytes.max"),
             log_dirs: log_dirs(&values)?,
             etcd_endpoints: read.list("etcd.endpoints"),
             etcd_prefix: read.text("etcd.prefix").unwrap_or_default(),

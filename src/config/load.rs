@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::keys::{self, Honour};
 use super::providers::Providers;
-use super::values::BrokerValues;
+use super::values::{BrokerValues, Origin};
 use super::{BrokerConfig, ConfigError, environment, properties};
 
 /// What is used where no file is named.
@@ -30,11 +30,16 @@ pub(super) fn load(
 ) -> Result<LoadedConfig, ConfigError> {
     let env: Vec<(String, String)> = env.collect();
     let mut raw = BTreeMap::new();
-    raw.extend(environment::keys(env.iter().cloned()));
+    let mut origins = BTreeMap::new();
+    for (key, value) in environment::keys(env.iter().cloned()) {
+        origins.insert(key.clone(), Origin::Environment);
+        raw.insert(key, value);
+    }
     for text in overrides {
         let (key, value) = text
             .split_once('=')
             .ok_or_else(|| ConfigError::new("--override", text.as_str(), "give it as key=value"))?;
+        origins.insert(key.trim().to_string(), Origin::Argument);
         raw.insert(key.trim().to_string(), value.trim().to_string());
     }
     let mut underneath: BTreeMap<String, String> = BTreeMap::new();
@@ -46,6 +51,10 @@ pub(super) fn load(
             underneath.retain(|key, _| !other_name(key).is_some_and(|name| raw.contains_key(name)));
         }
     }
+    let from = file.map_or(Origin::BuiltIn, |_| Origin::File);
+    for key in underneath.keys() {
+        origins.entry(key.clone()).or_insert(from);
+    }
     underneath.extend(raw);
     let raw = underneath;
     let providers = Providers::of(&raw, &env);
@@ -55,7 +64,8 @@ pub(super) fn load(
     }
     let (unknown, ignored) = without_effect(&statics);
     let warnings = warnings(&statics, &env);
-    let config = BrokerConfig::from_values(BrokerValues::new(canonical(statics)?))?;
+    let values = BrokerValues::new(canonical(statics)?);
+    let config = BrokerConfig::from_values(values.with_origins(origins))?;
     Ok(LoadedConfig {
         config,
         unknown,

@@ -6,7 +6,9 @@
 
 mod broker;
 mod change;
+mod effective;
 mod environment;
+mod explain;
 pub mod keys;
 mod listeners;
 mod load;
@@ -19,6 +21,8 @@ mod values;
 
 pub use broker::{BrokerConfig, ConfigError, HostPort, Listener};
 pub use change::{Change, Operation, Target};
+pub use effective::{Effective, effective, is_secret};
+pub use explain::{Finding, Severity, explain, is_of_the_quorum, nearest};
 pub use load::LoadedConfig;
 pub use topic::{CleanupPolicy, CompressionPolicy, TopicConfig};
-pub use values::{BrokerValues, Source};
+pub use values::{BrokerValues, Origin, Source};

@@ -4,9 +4,15 @@
 /// with `#` or `!`, a backslash at the end continues a line, `\t`, `\n`, `\uXXXX` and escaped
 /// separators are understood. Never fails: whatever stands there is a key or a value.
 pub fn parse(text: &str) -> Vec<(String, String)> {
+    let entries = parse_lines(text).into_iter();
+    entries.map(|(_, key, value)| (key, value)).collect()
+}
+
+/// The same with the number of the line, from 1, on which each begins.
+pub fn parse_lines(text: &str) -> Vec<(usize, String, String)> {
     let mut entries = Vec::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
+    let mut lines = text.lines().zip(1..);
+    while let Some((line, number)) = lines.next() {
         let line = line.trim_start_matches([' ', '\t', '\x0c']);
         if line.is_empty() || line.starts_with(['#', '!']) {
             continue;
@@ -14,11 +20,14 @@ pub fn parse(text: &str) -> Vec<(String, String)> {
         let mut logical = line.to_string();
         while continues(&logical) {
             logical.pop();
-            let Some(next) = lines.next() else { break };
+            let Some((next, _)) = lines.next() else {
+                break;
+            };
             logical.push_str(next.trim_start_matches([' ', '\t', '\x0c']));
         }
         let (key, value) = split(&logical);
-        entries.push((unescape(key), unescape(value).trim_end().to_string()));
+        let value = unescape(value).trim_end().to_string();
+        entries.push((number, unescape(key), value));
     }
     entries
 }

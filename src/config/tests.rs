@@ -75,6 +75,44 @@ fn every_key_of_the_built_in_file_is_known_and_explained() {
 }
 
 #[test]
+fn the_built_in_file_has_every_key_that_is_acted_on_with_its_default() {
+    let lines: Vec<&str> = super::load::BUILT_IN.lines().collect();
+    for key in super::keys::broker_keys() {
+        if key.honour != super::keys::Honour::Act || key.is_internal() {
+            continue;
+        }
+        let set = format!("{}=", key.name);
+        let shown = lines.iter().find_map(|line| {
+            let line = line.strip_prefix('#').unwrap_or(line);
+            line.strip_prefix(&set)
+        });
+        let Some(shown) = shown else {
+            panic!("{} is not in config/server.properties", key.name);
+        };
+        let is_set = lines.iter().any(|line| line.starts_with(&set));
+        let is_example = matches!(
+            key.name,
+            "broker.id" | "config.providers" | "etcd.endpoints"
+        );
+        if let Some(default) = key.default.filter(|_| !is_set && !is_example) {
+            assert_eq!(shown, default, "{}", key.name);
+        }
+    }
+}
+
+#[test]
+fn the_clusters_file_starts_a_broker() {
+    let text = include_str!("../../config/cluster.properties");
+    let loaded = load_with(Some(text), &[], &[]).unwrap();
+    assert_eq!(loaded.config.etcd_endpoints.len(), 3);
+    assert_eq!(loaded.config.default_replication_factor, 3);
+    assert_eq!((loaded.unknown.len(), loaded.ignored.len()), (0, 0));
+    assert_eq!(super::explain(text, &[]), []);
+    let unit = include_str!("../../config/ottla.service");
+    assert!(unit.contains("ExecStartPre=/usr/local/bin/ottla config check "));
+}
+
+#[test]
 fn arguments_win_over_the_environment_over_the_file() {
     let text = "node.id=7\nnum.partitions=2\nlog.dirs=/a\ndefault.replication.factor=1\n";
     let loaded = load_with(

@@ -26,10 +26,31 @@ impl Source {
     }
 }
 
+/// Where a value of the start was set; what comes later wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    BuiltIn,
+    File,
+    Environment,
+    Argument,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::BuiltIn => "built-in",
+            Self::File => "file",
+            Self::Environment => "environment",
+            Self::Argument => "argument",
+        })
+    }
+}
+
 /// All values of this broker, as text. Cheap to clone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BrokerValues {
     statics: Arc<BTreeMap<String, String>>,
+    origins: Arc<BTreeMap<String, Origin>>,
     dynamic_defaults: Arc<BTreeMap<String, String>>,
     dynamic_broker: Arc<BTreeMap<String, String>>,
 }
@@ -43,6 +64,19 @@ impl BrokerValues {
         }
     }
 
+    /// The same, with where each value was set.
+    pub fn with_origins(self, origins: BTreeMap<String, Origin>) -> Self {
+        Self {
+            origins: Arc::new(origins),
+            ..self
+        }
+    }
+
+    /// Where the value of the start was set, if it is known.
+    pub fn origin(&self, key: &str) -> Option<Origin> {
+        self.origins.get(key).copied()
+    }
+
     /// The same start, with these dynamic values: the cluster's, and this broker's.
     pub fn with_dynamic(
         &self,
@@ -51,6 +85,7 @@ impl BrokerValues {
     ) -> Self {
         Self {
             statics: Arc::clone(&self.statics),
+            origins: Arc::clone(&self.origins),
             dynamic_defaults: Arc::new(defaults.clone()),
             dynamic_broker: Arc::new(broker.clone()),
         }

@@ -13,6 +13,7 @@ use super::session::{SessionHandle, own_key};
 use super::writer::{Written, write_changes};
 use crate::metadata::{Image, MetadataCache};
 use crate::registry::{Compare, Key, Registry, RegistryError};
+use crate::telemetry::Metrics;
 use crate::time::Clock;
 
 /// Pause after the registry failed, and how long it may grow.
@@ -29,6 +30,7 @@ pub struct Controller {
     session: SessionHandle,
     clock: Arc<dyn Clock>,
     config: MachineConfig,
+    metrics: Arc<Metrics>,
 }
 
 impl Controller {
@@ -38,6 +40,7 @@ impl Controller {
         session: SessionHandle,
         clock: Arc<dyn Clock>,
         config: MachineConfig,
+        metrics: Arc<Metrics>,
     ) -> Self {
         Self {
             registry,
@@ -45,6 +48,7 @@ impl Controller {
             session,
             clock,
             config,
+            metrics,
         }
     }
 
@@ -126,6 +130,9 @@ impl Controller {
         let begun = self.clock.now();
         let written = write_changes(self.registry.as_ref(), &[seated], &step.changes).await?;
         let took = self.clock.now().saturating_duration_since(begun);
+        if written.refused == 0 {
+            self.count(&step.changes, took);
+        }
         tracing::info!(
             partitions = step.changes.len(),
             refused = written.refused,
@@ -133,6 +140,16 @@ impl Controller {
             "partitions changed by the controller"
         );
         Ok(Some(written))
+    }
+
+    /// Counts the elections among changes that were made.
+    fn count(&self, changes: &[Change], took: Duration) {
+        for (_, _, origin) in changes.iter().filter_map(|change| change.elected) {
+            self.metrics.leader_elections.record(took);
+            if matches!(origin, Origin::Unclean) {
+                self.metrics.unclean_leader_elections.inc();
+            }
+        }
     }
 
     async fn take_seat(&self) -> Result<Written, RegistryError> {

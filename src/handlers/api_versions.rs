@@ -25,11 +25,9 @@ pub(crate) async fn handle(
     }
     if request.api_version >= 3 {
         let [name, version] = software;
-        let guard = context
-            .metrics
-            .client_software(&request.listener, name, version);
-        let before = context.software.lock().insert(request.peer, guard);
-        drop(before); // not under the lock
+        let radar = &context.metrics.radar;
+        radar.told(&request.client, &request.listener, name, version);
+        radar.used(&request.client, request.api_key, request.api_version);
     }
     ApiVersionsResponse::default()
         .with_api_keys(served())

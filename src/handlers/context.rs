@@ -1,18 +1,16 @@
 //! What a handler may reach.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-
-use parking_lot::Mutex;
 
 use crate::config::BrokerConfig;
 use crate::controller::Admin;
 use crate::coordinator::GroupCoordinator;
 use crate::metadata::MetadataCache;
 use crate::replication::Replicas;
-use crate::telemetry::{Metrics, SoftwareGuard};
+use crate::telemetry::{ClientUse, FETCH_FOLLOWER_KEY, Metrics};
 use crate::time::Clock;
 use crate::types::ListenerName;
 
@@ -26,12 +24,10 @@ pub struct Context {
     pub admin: Arc<Admin>,
     pub metrics: Arc<Metrics>,
     pub clock: Arc<dyn Clock>,
-    /// The client software of connections that have told it (KIP-511).
-    pub software: Mutex<BTreeMap<SocketAddr, SoftwareGuard>>,
 }
 
 /// What is known of a request besides its body.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RequestInfo {
     pub api_key: i16,
     pub api_version: i16,
@@ -39,5 +35,19 @@ pub struct RequestInfo {
     pub client_id: Option<Arc<str>>,
     pub listener: ListenerName,
     pub peer: SocketAddr,
+    /// What is remembered of the connection.
+    pub client: Arc<ClientUse>,
+    /// A Fetch of another broker; known once its body is.
+    pub is_follower: AtomicBool,
     pub received: Instant,
+}
+
+impl RequestInfo {
+    /// The key under which metrics count the request.
+    pub(super) fn metrics_key(&self) -> i16 {
+        match self.is_follower.load(Ordering::Relaxed) {
+            true => FETCH_FOLLOWER_KEY,
+            false => self.api_key,
+        }
+    }
 }

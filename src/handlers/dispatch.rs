@@ -1,6 +1,7 @@
 //! From a frame to a completion: header, table, guard, codec.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use super::error_counts::{self, ErrorCodes};
 use super::{Context, RequestInfo, api, api_versions};
 use crate::protocol::request::{RequestHeader, parse_client_id};
 use crate::protocol::{Completion, Response, Timing, guard};
+use crate::telemetry::ClientUse;
 use crate::types::{ErrorCode, ListenerName};
 
 /// Who sent a frame.
@@ -20,6 +22,7 @@ use crate::types::{ErrorCode, ListenerName};
 pub struct Peer {
     pub listener: ListenerName,
     pub address: std::net::SocketAddr,
+    pub client: Arc<ClientUse>,
 }
 
 /// Reads one frame, which has waited for its turn so long, and runs its handler. Finishes before the
@@ -50,6 +53,7 @@ pub async fn dispatch(
                 Err(error) => Completion::Close(error.to_string()),
             };
         }
+        refused(&context, &peer, &header, &mut frame);
         return Completion::Close(format!("{:?} version {version} is not served", api.key));
     }
     let client_id = match parse_client_id(&mut frame, api.key.request_header_version(version)) {
@@ -64,15 +68,24 @@ pub async fn dispatch(
         client_id: client_id.map(Arc::from),
         listener: peer.listener,
         peer: peer.address,
+        client: peer.client,
+        is_follower: AtomicBool::new(false),
         received: begun.checked_sub(queued).unwrap_or(begun),
     });
-    context.metrics.request(header.api_key).request(version);
+    // ApiVersions tells whose connection it is first.
+    if api.key != ApiKey::ApiVersions || version < 3 {
+        let radar = &context.metrics.radar;
+        radar.used(&request.client, header.api_key, version);
+    }
+    let metrics = Arc::clone(&context.metrics);
     let clock = Arc::clone(&context.clock);
-    let completion = (api.handler)(context, request, frame).await;
+    let completion = (api.handler)(context, Arc::clone(&request), frame).await;
+    let api_key = request.metrics_key();
+    metrics.request(api_key).request(version);
     let done = clock.now();
     let timing = move |remote, done: Instant| {
         Some(Timing {
-            api_key: header.api_key,
+            api_key,
             queued,
             local: done.saturating_duration_since(begun).saturating_sub(remote),
             remote,
@@ -91,6 +104,24 @@ pub async fn dispatch(
             Some(response)
         })),
         other => other,
+    }
+}
+
+/// A request in a version that is not served: an operator should know of clients that Kafka 4 sends away.
+fn refused(context: &Context, peer: &Peer, header: &RequestHeader, frame: &mut Bytes) {
+    // No version that Kafka 4 has removed is flexible.
+    let client_id = parse_client_id(frame, 1).ok().flatten();
+    let id = client_id.as_deref();
+    let (key, version) = (header.api_key, header.api_version);
+    if context
+        .metrics
+        .radar
+        .refused(&peer.client, id, key, version)
+    {
+        tracing::warn!(
+            client_id = id.unwrap_or_default(), peer = %peer.address, api_key = key, version,
+            "a client is refused that is too old for Kafka 4 (KIP-896): update it"
+        );
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) trait ErrorCodes {
 
 /// Counts the errors of an answer.
 pub(super) fn count(context: &Context, request: &RequestInfo, answer: &(impl ErrorCodes + ?Sized)) {
-    let metrics = context.metrics.request(request.api_key);
+    let metrics = context.metrics.request(request.metrics_key());
     let mut fine = 0;
     answer.each(&mut |code| match ErrorCode::from_code(code) {
         Some(ErrorCode::None) => fine += 1,

@@ -1,6 +1,7 @@
 //! Fetch: reads from many partitions, waits for more if there is not enough.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -64,6 +65,9 @@ pub(crate) fn dispatch(
 }
 
 async fn handle(context: &Context, request: &RequestInfo, body: FetchRequest) -> FetchResponse {
+    request
+        .is_follower
+        .store(body.replica_id >= 0, Ordering::Relaxed);
     if body.replica_id >= 0 && !may_replicate(context, request, body.replica_id) {
         return refuse(body, ErrorCode::ClusterAuthorizationFailed);
     }

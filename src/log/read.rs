@@ -137,6 +137,32 @@ impl Log {
         })
     }
 
+    /// About when the record at `offset`, or the first behind it, was written; `None` where nothing is.
+    /// Reads no more than headers.
+    pub fn about_time_of(&self, offset: Offset) -> Result<Option<TimestampMs>, LogError> {
+        self.check_usable()?;
+        let mut at = offset.max(self.log_start_offset());
+        while at < self.log_end_offset() {
+            let Some(found) = self.find(at) else {
+                return Ok(None);
+            };
+            let segment = &found.segment;
+            let interval = self.index_interval();
+            let batch = match segment.existing_file(&self.files)? {
+                Some(file) if found.bytes > 0 => {
+                    segment.locate(&self.files, &*file, at, found.bytes, interval)?
+                }
+                _ => None,
+            };
+            match batch {
+                Some(batch) => return Ok(batch.header.about_time_of(at)),
+                None if found.end > at => at = found.end,
+                None => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
     /// The segment that holds `offset`.
     fn find(&self, offset: Offset) -> Option<Found> {
         let log_end = self.log_end_offset();

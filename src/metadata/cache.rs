@@ -1,6 +1,7 @@
 //! The newest image, and who hears of it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -21,6 +22,8 @@ pub trait ImageListener: std::fmt::Debug + Send + Sync {
 pub struct MetadataCache {
     current: RwLock<Arc<Image>>,
     revision: watch::Sender<Revision>,
+    /// The registry is being followed: what it says arrives here.
+    followed: AtomicBool,
     /// Also makes publishing and adding a listener exclude each other.
     listeners: Mutex<Vec<Arc<dyn ImageListener>>>,
 }
@@ -36,6 +39,7 @@ impl MetadataCache {
         Self {
             revision: watch::Sender::new(image.revision),
             current: RwLock::new(Arc::new(image)),
+            followed: AtomicBool::new(false),
             listeners: Mutex::default(),
         }
     }
@@ -43,6 +47,15 @@ impl MetadataCache {
     /// The newest image; cheap, never blocks.
     pub fn current(&self) -> Arc<Image> {
         Arc::clone(&self.current.read())
+    }
+
+    /// Whether changes arrive; if not, the image may be behind.
+    pub fn is_followed(&self) -> bool {
+        self.followed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_followed(&self, followed: bool) {
+        self.followed.store(followed, Ordering::Relaxed);
     }
 
     /// Returns once the image has reached `revision`. Without end if it never does: the caller

@@ -73,6 +73,7 @@ impl Watcher {
             loop {
                 let before = self.cache.current().revision;
                 let Err(error) = self.follow().await;
+                self.cache.set_followed(false);
                 if self.cache.current().revision > before {
                     retry = RETRY_MIN;
                     told = None;
@@ -104,6 +105,7 @@ impl Watcher {
         self.compare().await?;
         let from = self.cache.current().revision + 1;
         let mut watch = self.registry.watch("/", from).await?;
+        self.cache.set_followed(true);
         let mut compare = Box::pin(tokio::time::sleep(COMPARE_EVERY));
         loop {
             tokio::select! {

@@ -135,6 +135,7 @@ impl BoundListener {
             let peer = PeerInfo {
                 listener: Arc::clone(&self.name),
                 address,
+                client: Arc::default(),
             };
             let service = Arc::clone(&service);
             let connection = Connection::new(

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::protocol::{Completion, Timing};
+use crate::telemetry::ClientUse;
 use crate::types::ListenerName;
 
 /// Who is at the other end.
@@ -16,6 +18,8 @@ use crate::types::ListenerName;
 pub struct PeerInfo {
     pub listener: ListenerName,
     pub address: SocketAddr,
+    /// What it has told of itself and asked for.
+    pub client: Arc<ClientUse>,
 }
 
 /// A frame's turn among those of all connections (`queued.max.requests`); others get their turn when it

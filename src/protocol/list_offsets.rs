@@ -42,6 +42,54 @@ pub fn encode(
     writer.buffer
 }
 
+/// The body of a consumer's request for the high watermarks of many partitions.
+pub fn encode_latest(topics: &[(&str, Vec<PartitionId>)]) -> BytesMut {
+    let bytes = topics
+        .iter()
+        .map(|(name, asked)| 16 + name.len() + 17 * asked.len());
+    let mut writer = Writer::new(16 + bytes.sum::<usize>(), true);
+    writer.buffer.put_i32(-1); // no replica
+    writer.buffer.put_i8(0); // isolation level
+    writer.count(topics.len());
+    for (name, partitions) in topics {
+        writer.string(name);
+        writer.count(partitions.len());
+        for partition in partitions {
+            writer.buffer.put_i32(*partition);
+            writer.buffer.put_i32(-1); // leader epoch
+            writer.buffer.put_i64(-1);
+            writer.no_tags();
+        }
+        writer.no_tags();
+    }
+    writer.no_tags();
+    writer.buffer
+}
+
+/// The offsets that were found.
+pub fn decode_latest(body: &[u8]) -> Result<Vec<(String, PartitionId, Offset)>, MalformedBody> {
+    let cursor = &mut Cursor::new(body, true);
+    cursor.i32()?; // throttle time
+    let mut found = Vec::new();
+    for _ in 0..cursor.count(3)? {
+        let topic = cursor.string()?;
+        for _ in 0..cursor.count(27)? {
+            let partition = cursor.i32()?;
+            let error = cursor.i16()?;
+            cursor.i64()?; // timestamp
+            let offset = cursor.i64()?;
+            cursor.i32()?; // leader epoch
+            cursor.skip_tags()?;
+            if error == 0 {
+                found.push((topic.to_owned(), partition, offset));
+            }
+        }
+        cursor.skip_tags()?;
+    }
+    cursor.skip_tags()?;
+    Ok(found)
+}
+
 /// The offset of the one partition that was asked for, or its error code.
 pub fn decode(body: &[u8]) -> Result<Result<Offset, i16>, MalformedBody> {
     let cursor = &mut Cursor::new(body, true);
@@ -88,6 +136,43 @@ mod tests {
         assert_eq!(request.topics[0].name.as_str(), "topic");
         assert_eq!(asked.partition_index, 4);
         assert_eq!((asked.current_leader_epoch, asked.timestamp), (5, -2));
+    }
+
+    #[test]
+    fn many_high_watermarks_at_once() {
+        let mut body = encode_latest(&[("a", vec![0, 2]), ("b", vec![1])]).freeze();
+        let request = ListOffsetsRequest::decode(&mut body, VERSION).unwrap();
+        assert!(body.is_empty());
+        assert_eq!(request.replica_id.0, -1);
+        let asked = request.topics.iter().flat_map(|topic| {
+            let asked = topic.partitions.iter();
+            asked.map(|one| (topic.name.as_str(), one.partition_index, one.timestamp))
+        });
+        assert_eq!(
+            asked.collect::<Vec<_>>(),
+            [("a", 0, -1), ("a", 2, -1), ("b", 1, -1)]
+        );
+        let answered = |index, error, offset| {
+            ListOffsetsPartitionResponse::default()
+                .with_partition_index(index)
+                .with_error_code(error)
+                .with_offset(offset)
+        };
+        let topic = ListOffsetsTopicResponse::default()
+            .with_name(kafka_protocol::messages::TopicName("a".to_owned().into()))
+            .with_partitions(vec![
+                answered(0, 0, 42),
+                answered(1, 6, -1),
+                answered(2, 0, 7),
+            ]);
+        let response = ListOffsetsResponse::default().with_topics(vec![topic]);
+        let mut body = BytesMut::new();
+        response.encode(&mut body, VERSION).unwrap();
+        let expected = [("a".to_owned(), 0, 42), ("a".to_owned(), 2, 7)];
+        assert_eq!(decode_latest(&body).unwrap(), expected);
+        for cut in 0..body.len() {
+            assert!(decode_latest(&body[..cut]).is_err());
+        }
     }
 
     #[test]

@@ -157,6 +157,23 @@ impl BatchHeader {
         (self.attributes & DELETE_HORIZON != 0).then_some(self.base_timestamp)
     }
 
+    /// About when the record at `offset` was written: between the batch's first and its newest time as the
+    /// offset is between its first and its last. `None`: the batch does not tell.
+    pub fn about_time_of(&self, offset: Offset) -> Option<TimestampMs> {
+        if self.base_timestamp < 0 || self.max_timestamp < self.base_timestamp {
+            return None;
+        }
+        if self.timestamp_type() == TimestampType::LogAppendTime {
+            return Some(self.max_timestamp);
+        }
+        let records = i128::from((self.last_offset() - self.base_offset).max(1));
+        let before =
+            i128::from(offset.clamp(self.base_offset, self.last_offset()) - self.base_offset);
+        let span = i128::from(self.max_timestamp - self.base_timestamp);
+        let after = i64::try_from(span * before / records).unwrap_or(0);
+        Some(self.base_timestamp + after)
+    }
+
     pub fn has_producer_id(&self) -> bool {
         self.producer_id > NO_PRODUCER_ID
     }

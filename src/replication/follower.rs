@@ -21,7 +21,7 @@ use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, Offset};
 /// What is known of the leader.
 #[derive(Debug, Default)]
 pub(super) struct Following {
-    high_watermark: Offset,
+    pub(super) high_watermark: Offset,
     /// Where it was not cut, and that was told.
     refused: Option<Offset>,
     /// Offsets that were missing in what the leader sent last.

@@ -152,6 +152,18 @@ impl Partition {
         })
     }
 
+    /// Records below the leader's high watermark, as it was last told, that are not here.
+    pub fn follower_lag(&self) -> Offset {
+        let Some((_, end)) = self.log_offsets() else {
+            return 0;
+        };
+        let state = self.state.lock();
+        match state.leading {
+            Leading::No => (state.following.high_watermark - end).max(0),
+            _ => 0,
+        }
+    }
+
     /// The log directory failed.
     pub fn is_offline(&self) -> bool {
         self.state.lock().health == Health::Offline

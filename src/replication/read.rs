@@ -218,6 +218,17 @@ impl Partition {
         self.on_log(move |open| open.offset_for(query, bound))
     }
 
+    /// About when the record at `offset` was written; from the log that is here, whoever leads.
+    pub fn about_time_of(
+        self: &Arc<Self>,
+        offset: Offset,
+    ) -> BoxFuture<'static, Result<Option<TimestampMs>, ErrorCode>> {
+        self.on_log(move |open| {
+            let time = open.log.about_time_of(offset);
+            time.map_err(|error| open.partition.storage_error("look for a time", &error))
+        })
+    }
+
     fn latest(&self, bound: FetchBound) -> Result<TimestampOffset, ErrorCode> {
         let state = self.state.lock();
         state.check_offsets_known(bound)?;

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::metrics::Metrics;
-use super::render::{CONTENT_TYPE, Scrape};
+use super::render::{Format, PageLimits, PageOptions, Scrape};
 use super::samples::ScrapeSource;
 use crate::time::Clock;
 
@@ -26,6 +26,7 @@ pub struct Pages {
     pub metrics: Arc<Metrics>,
     pub source: Arc<dyn ScrapeSource>,
     pub clock: Arc<dyn Clock>,
+    pub limits: PageLimits,
 }
 
 /// Serves until `stop` resolves; connections that are open then are dropped. Whatever goes wrong with
@@ -105,17 +106,19 @@ async fn respond(
     let line = String::from_utf8_lossy(line.unwrap_or_default());
     let mut words = line.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next());
-    let path = target.unwrap_or_default().split('?').next();
-    let ready = pages.metrics.is_running();
-    let (status, body) = match (method, path.unwrap_or_default()) {
-        ("GET", "/" | "/metrics") => return page(socket, pages).await,
+    let (path, query) = target
+        .and_then(|target| target.split_once('?'))
+        .unwrap_or((target.unwrap_or_default(), ""));
+    let (status, body) = match (method, path) {
+        ("GET", "/" | "/metrics") => return page(socket, pages, format(head, query)).await,
         ("HEAD", "/" | "/metrics") => ("200 OK", String::new()),
-        ("GET" | "HEAD", "/healthz") => ("200 OK", health(pages, "ok")),
-        ("GET" | "HEAD", "/readyz") if ready => ("200 OK", health(pages, "ready")),
-        ("GET" | "HEAD", "/v1/ready") if ready => ("204 No Content", String::new()),
-        ("GET" | "HEAD", "/readyz" | "/v1/ready") => {
-            ("503 Service Unavailable", "not ready\n".to_string())
+        ("GET" | "HEAD", "/healthz") => ("200 OK", health(pages)),
+        ("GET" | "HEAD", "/readyz") => readiness(pages),
+        ("GET" | "HEAD", "/v1/ready") if pages.metrics.is_running() => {
+            ("204 No Content", String::new())
         }
+        ("GET" | "HEAD", "/v1/ready") => ("503 Service Unavailable", "not ready\n".to_string()),
+        ("GET" | "HEAD", "/config") => ("200 OK", pages.source.config()),
         ("GET" | "HEAD", "/v1/broker-state") => (
             "200 OK",
             format!("{{\"brokerState\":{}}}\n", pages.metrics.state()),
@@ -144,10 +147,46 @@ async fn respond(
     socket.shutdown().await
 }
 
-/// The word, and a line for each log directory with a trouble. The status stays 200: what is left is
-/// served, and a restart would mend nothing.
-fn health(pages: &Pages, word: &str) -> String {
-    let mut text = format!("{word}\n");
+/// What a scraper wants. Prometheus asks for OpenMetrics, and gets Kafka's own spelling of labels with it;
+/// `?labels=kafka` and `?labels=snake` say which, whoever asks.
+fn format(head: &[u8], query: &str) -> Format {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let mut headers = head.lines().filter_map(|line| line.split_once(':'));
+    let open = headers
+        .any(|(name, value)| name == "accept" && value.contains("application/openmetrics-text"));
+    let mut format = if open {
+        Format::OPEN_METRICS
+    } else {
+        Format::TEXT
+    };
+    for parameter in query.split('&') {
+        match parameter {
+            "labels=kafka" => format.kafka_labels = true,
+            "labels=snake" => format.kafka_labels = false,
+            _ => {}
+        }
+    }
+    format
+}
+
+/// Whether clients can be sent here, and what is missing: a line each.
+fn readiness(pages: &Pages) -> (&'static str, String) {
+    let readiness = pages.source.readiness();
+    if readiness.is_ready() {
+        return ("200 OK", "ready\n".to_string());
+    }
+    let mut text = "not ready\n".to_string();
+    for missing in readiness.missing {
+        text.push_str(&missing);
+        text.push('\n');
+    }
+    ("503 Service Unavailable", text)
+}
+
+/// Alive, and a line for each log directory with a trouble. The status stays 200: what is left is served,
+/// and a restart would mend nothing.
+fn health(pages: &Pages) -> String {
+    let mut text = "ok\n".to_string();
     for log_dir in pages.source.log_dirs() {
         let state = match (log_dir.offline, log_dir.full) {
             (true, _) => "offline",
@@ -161,20 +200,27 @@ fn health(pages: &Pages, word: &str) -> String {
 }
 
 /// The metrics, part by part: the end of the connection is the end of the page.
-async fn page(socket: &mut (impl AsyncWrite + Unpin), pages: &Pages) -> std::io::Result<()> {
-    let wall_seconds = pages.clock.wall_ms() as f64 / 1_000.0;
-    let mut scrape = Scrape::new(
-        &pages.metrics,
-        pages.source.as_ref(),
-        pages.clock.now(),
-        wall_seconds,
-    )
-    .await;
-    let head =
-        format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: {CONTENT_TYPE}\r\n\r\n");
+async fn page(
+    socket: &mut (impl AsyncWrite + Unpin),
+    pages: &Pages,
+    format: Format,
+) -> std::io::Result<()> {
+    let options = PageOptions {
+        limits: pages.limits,
+        format,
+        now: pages.clock.now(),
+        wall_seconds: pages.clock.wall_ms() as f64 / 1_000.0,
+    };
+    let mut scrape = Scrape::new(&pages.metrics, pages.source.as_ref(), options).await;
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: {}\r\n\r\n",
+        format.content_type()
+    );
     socket.write_all(head.as_bytes()).await?;
     while let Some(part) = scrape.next_part() {
         socket.write_all(part.as_bytes()).await?;
+        // Requests wait for the same threads.
+        tokio::task::yield_now().await;
     }
     socket.shutdown().await
 }
@@ -183,15 +229,24 @@ async fn page(socket: &mut (impl AsyncWrite + Unpin), pages: &Pages) -> std::io:
 mod tests {
     use super::*;
     use crate::telemetry::metrics::BrokerState;
-    use crate::telemetry::samples::{ClusterSample, GroupSample, LogDirSample, PartitionSample};
+    use crate::telemetry::samples::{
+        ClusterSample, GroupSample, LogDirSample, PartitionSample, Readiness,
+    };
     use crate::time::ManualClock;
 
-    #[derive(Debug)]
-    struct Nothing;
+    #[derive(Debug, Default)]
+    struct Nothing(parking_lot::Mutex<Vec<String>>);
 
     impl ScrapeSource for Nothing {
         fn cluster(&self) -> ClusterSample {
             ClusterSample::default()
+        }
+        fn readiness(&self) -> Readiness {
+            let missing = self.0.lock().clone();
+            Readiness { missing }
+        }
+        fn config(&self) -> String {
+            "{}\n".to_string()
         }
         fn damage_found(&self) -> u64 {
             0
@@ -220,8 +275,12 @@ mod tests {
     fn pages() -> Pages {
         Pages {
             metrics: Arc::new(Metrics::new()),
-            source: Arc::new(Nothing),
+            source: Arc::new(Nothing::default()),
             clock: Arc::new(ManualClock::new(1_700_000_000_000)),
+            limits: PageLimits {
+                series: 100_000,
+                bytes: 8 << 20,
+            },
         }
     }
 
@@ -247,8 +306,9 @@ mod tests {
         assert!(health.contains(" 200 OK"));
         let troubles = "log directory /small is full\nlog directory /bad is offline\n";
         assert!(health.ends_with(&format!("\r\nok\n{troubles}")), "{health}");
-        assert!(ask(&pages, &get("/readyz")).await.contains(" 503 "));
         assert!(ask(&pages, &get("/v1/ready")).await.contains(" 503 "));
+        let config = ask(&pages, &get("/config")).await;
+        assert!(config.contains("application/json") && config.ends_with("{}\n"));
         pages.metrics.set_state(BrokerState::Running);
         assert!(
             ask(&pages, &get("/readyz?verbose"))
@@ -267,6 +327,46 @@ mod tests {
         assert!(post.contains(" 405 "), "{post}");
         let head = ask(&pages, "HEAD /healthz HTTP/1.1\r\n\r\n").await;
         assert!(head.ends_with("\r\n\r\n"), "{head}");
+    }
+
+    #[tokio::test]
+    async fn readiness_names_what_is_missing() {
+        let source = Arc::new(Nothing::default());
+        source.0.lock().push("registration: no".to_string());
+        let pages = Pages {
+            source: Arc::clone(&source) as Arc<dyn ScrapeSource>,
+            ..pages()
+        };
+        let get = "GET /readyz HTTP/1.1\r\n\r\n";
+        let answer = ask(&pages, get).await;
+        assert!(answer.contains(" 503 "), "{answer}");
+        assert!(
+            answer.ends_with("\r\nnot ready\nregistration: no\n"),
+            "{answer}"
+        );
+        source.0.lock().clear();
+        let answer = ask(&pages, get).await;
+        assert!(answer.contains(" 200 ") && answer.ends_with("\r\nready\n"));
+    }
+
+    #[tokio::test]
+    async fn prometheus_gets_open_metrics_and_kafkas_labels() {
+        let pages = pages();
+        let listener = "PLAINTEXT".into();
+        pages.metrics.listener(&listener).opened();
+        let accept = "Accept: application/openmetrics-text;version=1.0.0,*/*;q=0.1";
+        let page = ask(
+            &pages,
+            &format!("GET /metrics HTTP/1.1\r\n{accept}\r\n\r\n"),
+        )
+        .await;
+        assert!(page.contains("Content-Type: application/openmetrics-text; version=1.0.0"));
+        assert!(page.contains("networkProcessor=\"0\"") && page.ends_with("\n# EOF\n"));
+        assert!(page.contains("\n# TYPE process_cpu_seconds counter\n"));
+        let snake = ask(&pages, "GET /metrics HTTP/1.1\r\n\r\n").await;
+        assert!(snake.contains("network_processor=\"0\"") && !snake.contains("# EOF"));
+        let asked = ask(&pages, "GET /metrics?labels=kafka HTTP/1.1\r\n\r\n").await;
+        assert!(asked.contains("networkProcessor=\"0\"") && asked.contains("version=0.0.4"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,11 @@ use parking_lot::{Mutex, RwLock};
 
 use super::instruments::{Counter, Gauge, Histogram, Rate};
 use super::names::{API_NAMES, FETCH_FOLLOWER};
+use super::radar::Radar;
 use crate::types::{ErrorCode, ListenerName, TopicName};
+
+/// In place of an API's key: Fetch of a follower.
+pub const FETCH_FOLLOWER_KEY: i16 = i16::MIN;
 
 /// What is counted of one topic. A partition holds that of its topic.
 #[derive(Debug, Default)]
@@ -162,30 +166,6 @@ impl ListenerMetrics {
     }
 }
 
-/// A client's name and version, as ApiVersions tells them.
-pub(super) type Software = (ListenerName, String, String);
-/// Names are the clients' own: more than these are counted as one.
-const SOFTWARE_MAX: usize = 128;
-
-/// Counts a connection's client software until it is dropped.
-#[derive(Debug)]
-pub struct SoftwareGuard {
-    metrics: Arc<Metrics>,
-    software: Software,
-}
-
-impl Drop for SoftwareGuard {
-    fn drop(&mut self) {
-        let mut software = self.metrics.software.lock();
-        if let Some(count) = software.get_mut(&self.software) {
-            *count -= 1;
-            if *count == 0 {
-                software.remove(&self.software);
-            }
-        }
-    }
-}
-
 /// What the broker as a whole is doing, by Kafka's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BrokerState {
@@ -206,7 +186,8 @@ pub struct Metrics {
     pub(super) deleted_topics: TopicMetrics,
     requests: Box<[OnceLock<RequestMetrics>]>,
     listeners: RwLock<BTreeMap<ListenerName, Arc<ListenerMetrics>>>,
-    pub(super) software: Mutex<BTreeMap<Software, u64>>,
+    /// Who the clients are.
+    pub radar: Arc<Radar>,
     state: AtomicI64,
     /// Time of one sync of one partition.
     pub log_flush_time: Histogram,
@@ -214,6 +195,11 @@ pub struct Metrics {
     pub isr_expands: Counter,
     pub failed_isr_updates: Counter,
     pub unclean_leader_elections: Counter,
+    /// Time of writing an election down.
+    pub leader_elections: Histogram,
+    /// Requests of this broker's fetchers.
+    pub replica_fetches: Counter,
+    pub(super) replica_fetch_rate: Rate,
     pub metadata_errors: Gauge,
     pub incremental_fetch_sessions: Gauge,
     pub incremental_fetch_partitions: Gauge,
@@ -241,13 +227,16 @@ impl Metrics {
             deleted_topics: TopicMetrics::default(),
             requests: (0..API_NAMES.len() + 2).map(|_| OnceLock::new()).collect(),
             listeners: RwLock::default(),
-            software: Mutex::default(),
+            radar: Arc::default(),
             state: AtomicI64::new(BrokerState::NotRunning as i64),
             log_flush_time: Histogram::default(),
             isr_shrinks: Counter::default(),
             isr_expands: Counter::default(),
             failed_isr_updates: Counter::default(),
             unclean_leader_elections: Counter::default(),
+            leader_elections: Histogram::default(),
+            replica_fetches: Counter::default(),
+            replica_fetch_rate: Rate::default(),
             metadata_errors: Gauge::default(),
             incremental_fetch_sessions: Gauge::default(),
             incremental_fetch_partitions: Gauge::default(),
@@ -294,6 +283,9 @@ impl Metrics {
 
     /// The handle of an API, by its key; Fetch means that of consumers.
     pub fn request(&self, api_key: i16) -> &RequestMetrics {
+        if api_key == FETCH_FOLLOWER_KEY {
+            return self.fetch_follower();
+        }
         let known = usize::try_from(api_key)
             .ok()
             .filter(|&index| index < API_NAMES.len());
@@ -330,34 +322,6 @@ impl Metrics {
             .iter()
             .map(|(name, listener)| (ListenerName::clone(name), Arc::clone(listener)))
             .collect()
-    }
-
-    /// Counts a connection by its client's name and version until the guard is dropped.
-    pub fn client_software(
-        self: &Arc<Self>,
-        listener: &ListenerName,
-        name: &str,
-        version: &str,
-    ) -> SoftwareGuard {
-        let mut counts = self.software.lock();
-        let mut software = (
-            ListenerName::clone(listener),
-            name.to_string(),
-            version.to_string(),
-        );
-        if counts.len() >= SOFTWARE_MAX && !counts.contains_key(&software) {
-            software = (
-                ListenerName::clone(listener),
-                "other".to_string(),
-                "other".to_string(),
-            );
-        }
-        *counts.entry(software.clone()).or_default() += 1;
-        drop(counts);
-        SoftwareGuard {
-            metrics: Arc::clone(self),
-            software,
-        }
     }
 
     /// What the broker is doing: `/readyz` says yes only while it is [`BrokerState::Running`].

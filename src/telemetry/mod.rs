@@ -9,16 +9,18 @@ pub mod logging;
 mod metrics;
 pub mod names;
 mod process;
+mod radar;
 mod render;
 mod samples;
 
 pub use instruments::{Counter, Gauge, Histogram};
 pub use metrics::{
-    BrokerState, ListenerMetrics, Metrics, RequestMetrics, RequestTimes, SoftwareGuard,
+    BrokerState, FETCH_FOLLOWER_KEY, ListenerMetrics, Metrics, RequestMetrics, RequestTimes,
     TopicMetrics,
 };
-pub use render::Scrape;
+pub use radar::{ClientUse, Radar};
+pub use render::{Format, PageLimits, PageOptions, Scrape};
 pub use samples::{
     ClusterSample, GroupOffsetSample, GroupSample, GroupStateSample, LogDirSample, LogSample,
-    PartitionSample, ScrapeSource,
+    PartitionSample, Readiness, ScrapeSource,
 };

@@ -1,9 +1,8 @@
 //! Every metric's name, type and help, in one place.
 //!
 //! The names are those that Kafka's MBeans get from the JMX exporter's and Strimzi's rules, and those
-//! of `kafka_exporter`, so that their dashboards and alerts work. Labels are in snake_case where those
-//! rules have camelCase (`network_processor`, `delayed_operation`, `client_id`), as Prometheus's own
-//! linter demands.
+//! of `kafka_exporter`, so that their dashboards and alerts work. Labels are in snake_case here; a page for
+//! Prometheus spells those of Kafka's names as Kafka's exporters do ([`super::Format`]).
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +73,16 @@ families! {
     ACTIVE_BROKERS Gauge "kafka_controller_kafkacontroller_activebrokercount" "Brokers that are registered and serve.";
     FENCED_BROKERS Gauge "kafka_controller_kafkacontroller_fencedbrokercount" "Brokers that are known and do not serve.";
     METADATA_ERRORS Gauge "kafka_controller_kafkacontroller_metadataerrorcount" "Values of the registry that could not be understood.";
-    UNCLEAN_ELECTIONS Counter "kafka_controller_controllerstats_uncleanleaderelections_total" "Leaders that were elected without being in sync.";
+    UNCLEAN_ELECTIONS Counter "kafka_controller_controllerstats_uncleanleaderelections_total" "Leaders that were elected here without being in sync.";
+    LEADER_ELECTIONS Summary "kafka_controller_controllerstats_leaderelectionrateandtimems" "Leaders that were elected here, by the time of writing them down, in milliseconds.";
+    CLUSTER_UNDER_REPLICATED Gauge "ottla_cluster_under_replicated_partitions" "Partitions of the cluster whose in-sync replicas are fewer than their replicas; told by the controller.";
+    CLUSTER_UNDER_MIN_ISR Gauge "ottla_cluster_under_min_isr_partitions" "Partitions of the cluster with fewer in-sync replicas than min.insync.replicas; told by the controller.";
+
+    RAFT_STATE Gauge "kafka_server_raftmetrics_current_state" "1, with what this broker is to the cluster: leader is the controller.";
+    RAFT_LEADER Gauge "kafka_server_raftmetrics_current_leader" "The controller, or -1.";
+    RAFT_EPOCH Gauge "kafka_server_raftmetrics_current_epoch" "Revision of the registry at which the controller took its seat.";
+    RAFT_HIGH_WATERMARK Gauge "kafka_server_raftmetrics_high_watermark" "Revision of the registry that this broker has seen.";
+    RAFT_LOG_END Gauge "kafka_server_raftmetrics_log_end_offset" "Revision of the registry that this broker has seen.";
 
     LOG_SIZE Gauge "kafka_log_log_size" "Bytes of the partition's log on this broker.";
     LOG_START_OFFSET Gauge "kafka_log_log_logstartoffset" "First offset of the partition's log on this broker.";
@@ -105,9 +113,12 @@ families! {
     CONNECTION_RATE Gauge "kafka_server_socket_server_metrics_connection_creation_rate" "Connections accepted per second.";
     CLOSE_RATE Gauge "kafka_server_socket_server_metrics_connection_close_rate" "Connections closed per second.";
     SOFTWARE Gauge "kafka_server_socket_server_metrics_connections_software" "Open client connections by the software that the client names.";
+    CLIENT_VERSIONS Counter "ottla_client_connections_total" "Connections that have used a version of an API, by the software that the client names.";
+    CLIENT_TOO_OLD Counter "ottla_client_too_old_for_kafka_4_requests_total" "Refused requests in versions that Kafka 4 does not serve any more (KIP-896), by client.";
     TLS_INFO Gauge "kafka_server_socket_server_metrics_connections_tls_info" "Open client connections by cipher and protocol.";
     CONNECTIONS_REFUSED Counter "ottla_connections_refused_total" "Connections that were closed at once because of a limit.";
 
+    READY Gauge "ottla_ready" "1 while /readyz says yes.";
     BROKER_STATE Gauge "kafka_server_kafkaserver_brokerstate" "What the broker is doing: 1 starting, 2 recovering, 3 running, 6 and 7 stopping.";
     DISK_READ Gauge "kafka_server_kafkaserver_linux_disk_read_bytes" "Bytes that this process made the disks read.";
     DISK_WRITE Gauge "kafka_server_kafkaserver_linux_disk_write_bytes" "Bytes that this process made the disks write.";
@@ -141,7 +152,10 @@ families! {
     GROUP_OFFSET_SUM Untyped "kafka_consumergroup_current_offset_sum" "Offsets that the group has committed for the topic, added up.";
     GROUP_LAG_SUM Untyped "kafka_consumergroup_lag_sum" "Records of the topic that the group has not committed yet.";
     GROUP_MEMBERS Gauge "kafka_consumergroup_members" "Members of the group.";
+    GROUP_LAG_SECONDS Gauge "ottla_consumergroup_lag_seconds" "Age of the first record of the partition that the group has not committed yet.";
+    GROUP_LAG_SECONDS_MAX Gauge "ottla_consumergroup_lag_seconds_max" "Age of the oldest record that the group has not committed yet.";
 
+    LEFT_OUT Gauge "ottla_metrics_series_left_out" "Series of a family that this page leaves out (metrics.series.max, metrics.page.bytes.max).";
     BUILD_INFO Gauge "ottla_build_info" "1, with the version of the broker.";
     PROCESS_CPU Counter "process_cpu_seconds_total" "Processor time that the process has used, in seconds.";
     PROCESS_RESIDENT Gauge "process_resident_memory_bytes" "Memory of the process that is in RAM.";
@@ -149,6 +163,8 @@ families! {
     PROCESS_OPEN_FDS Gauge "process_open_fds" "File descriptors that are open.";
     PROCESS_MAX_FDS Gauge "process_max_fds" "File descriptors that may be open.";
     PROCESS_START Gauge "process_start_time_seconds" "When the process started, in seconds since 1970.";
+    JVM_MEMORY Gauge "jvm_memory_used_bytes" "Memory of the process that is in RAM, for boards that ask a JVM.";
+    JVM_THREADS Gauge "jvm_threads_current" "Threads of the process, for boards that ask a JVM.";
 }
 
 /// The families of [`super::TopicMetrics`], in its order.
@@ -166,6 +182,25 @@ pub const TOPIC_COUNTERS: [Family; 12] = [
     PRODUCE_CONVERSIONS,
     FETCH_CONVERSIONS,
 ];
+
+/// The lowest version of an API that Kafka 4 serves (KIP-896, with what 4.0.1 and 4.1 took back).
+pub(super) fn kafka_4_floor(api_key: i16) -> i16 {
+    match api_key {
+        0 => 3,                                             // Produce
+        1 => 4,                                             // Fetch
+        8 | 19 | 23 => 2, // OffsetCommit, CreateTopics, OffsetForLeaderEpoch
+        2 | 9 | 20 | 27 | 29..=32 | 34 | 35 | 38..=41 => 1, // ListOffsets, OffsetFetch, DeleteTopics …
+        _ => 0,
+    }
+}
+
+/// The name of an API in Kafka's request metrics.
+pub(super) fn request_name(api_key: i16) -> &'static str {
+    let index = usize::try_from(api_key).ok();
+    index
+        .and_then(|index| API_NAMES.get(index).copied())
+        .unwrap_or("Unknown")
+}
 
 /// How Kafka calls a Fetch of a follower.
 pub(super) const FETCH_FOLLOWER: &str = "FetchFollower";

@@ -8,6 +8,7 @@ pub(super) struct Process {
     pub cpu_seconds: f64,
     pub resident_bytes: u64,
     pub virtual_bytes: u64,
+    pub threads: u64,
     pub open_fds: u64,
     pub max_fds: u64,
     /// Seconds since 1970.
@@ -44,6 +45,7 @@ impl Process {
             cpu_seconds: (field(14) + field(15)) as f64 / TICKS_PER_SECOND,
             resident_bytes: pages(1) * page,
             virtual_bytes: pages(0) * page,
+            threads: field(20),
             open_fds: std::fs::read_dir("/proc/self/fd")
                 .map_or(0, |entries| entries.count().saturating_sub(1) as u64),
             max_fds: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),

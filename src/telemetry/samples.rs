@@ -51,7 +51,7 @@ pub enum GroupStateSample {
 }
 
 /// One group that this broker coordinates.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct GroupSample {
     pub group: String,
     pub state: GroupStateSample,
@@ -60,14 +60,24 @@ pub struct GroupSample {
     pub offsets: Vec<GroupOffsetSample>,
 }
 
+impl GroupSample {
+    /// Of what lags most; `None` where nothing is known of any partition.
+    pub(super) fn lag_seconds_max(&self) -> Option<f64> {
+        let seconds = self.offsets.iter().filter_map(|offset| offset.lag_seconds);
+        seconds.reduce(f64::max)
+    }
+}
+
 /// A committed offset.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct GroupOffsetSample {
     pub topic: TopicName,
     pub partition: PartitionId,
     pub offset: Offset,
-    /// High watermark minus offset; `None` where the high watermark is not known here.
+    /// High watermark minus offset; `None` where the high watermark is not known.
     pub lag: Option<Offset>,
+    /// Age of the record at the offset; zero without a lag, `None` where it is not known.
+    pub lag_seconds: Option<f64>,
 }
 
 /// The cluster as this broker sees it.
@@ -76,7 +86,12 @@ pub struct ClusterSample {
     /// Id and address of each broker that serves.
     pub brokers: Vec<(BrokerId, String)>,
     pub fenced_brokers: usize,
+    pub controller: Option<BrokerId>,
+    /// Revision of the registry at which it took its seat.
+    pub controller_epoch: i64,
     pub is_controller: bool,
+    /// Revision of the registry that this broker has seen.
+    pub revision: i64,
     pub topics: usize,
     /// Largest distance of a follower here to its leader.
     pub fetcher_max_lag: u64,
@@ -92,9 +107,26 @@ pub struct LogDirSample {
     pub offline: bool,
 }
 
+/// Whether clients can be sent here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// What is missing, in words for an operator; empty: nothing.
+    pub missing: Vec<String>,
+}
+
+impl Readiness {
+    /// Nothing is missing.
+    pub fn is_ready(&self) -> bool {
+        self.missing.is_empty()
+    }
+}
+
 /// Where a scrape reads what is not counted. Called on a runtime worker: must not block on a disk.
 pub trait ScrapeSource: Debug + Send + Sync {
     fn cluster(&self) -> ClusterSample;
+    fn readiness(&self) -> Readiness;
+    /// The effective configuration as JSON, secrets left out.
+    fn config(&self) -> String;
     fn log_dirs(&self) -> Vec<LogDirSample>;
     /// Damaged places that were found in logs since the start.
     fn damage_found(&self) -> u64;

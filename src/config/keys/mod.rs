@@ -185,7 +185,12 @@ pub fn is_ours(name: &str) -> bool {
     name.starts_with("etcd.")
         || matches!(
             name,
-            "metrics.listeners" | "cluster.id" | "log.dir.reserved.bytes" | "log.scrub.interval.ms"
+            "metrics.listeners"
+                | "metrics.page.bytes.max"
+                | "metrics.series.max"
+                | "cluster.id"
+                | "log.dir.reserved.bytes"
+                | "log.scrub.interval.ms"
         )
 }
 

@@ -57,10 +57,14 @@ keys! { NETWORK:
         "Addresses at which metrics and health are served over HTTP, as host:port; empty for none.";
     INT "metrics.num.samples" = "2", AtLeast(1), I, ReadOnly,
         "Samples from which Kafka computes rates.";
+    LONG "metrics.page.bytes.max" = "8388608", AtLeast(65536), Y, ReadOnly,
+        "Bytes of a page of metrics: families of topics, partitions or groups that do not fit are left out whole, and counted.";
     STRING "metrics.recording.level" = "INFO", Any, I, ReadOnly,
         "Which metrics Kafka records: INFO, DEBUG or TRACE.";
     LONG "metrics.sample.window.ms" = "30000", AtLeast(1), I, ReadOnly,
         "Time over which Kafka takes a sample of a metric.";
+    INT "metrics.series.max" = "100000", AtLeast(1000), Y, ReadOnly,
+        "Series with labels on a page of metrics: families of topics, partitions or groups that do not fit are left out whole, and counted.";
     INT "num.io.threads" = "8", AtLeast(1), A, Dynamic,
         "Threads that handle requests in Kafka; a runtime shared by all work takes their place.";
     INT "num.network.threads" = "3", AtLeast(1), A, Dynamic,

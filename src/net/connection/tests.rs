@@ -78,6 +78,7 @@ fn start_with(
     let peer = PeerInfo {
         listener: "PLAINTEXT".into(),
         address: ([127, 0, 0, 1], 1).into(),
+        client: std::sync::Arc::default(),
     };
     let config = NetConfig {
         request_bytes_max: 1 << 20,

@@ -25,6 +25,7 @@ use crate::protocol::fetch::{FetchAnswer, FetchRequest, FetchedPartition};
 use crate::protocol::list_offsets::{self, Asked};
 use crate::replication::follower::Fetched;
 use crate::replication::{Partition, Replicas};
+use crate::telemetry::Metrics;
 use crate::time::Clock;
 use crate::types::{BrokerId, LeaderEpoch, ListenerName, Offset};
 
@@ -89,6 +90,7 @@ pub struct ReplicaFetchers {
 #[derive(Debug)]
 struct FetcherShared {
     settings: FetcherSettings,
+    metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     /// R3: the registration that this broker fetches with; −1 before it is known.
     broker_epoch: AtomicI64,
@@ -139,6 +141,7 @@ impl ReplicaFetchers {
         Self {
             shared: Arc::new(FetcherShared {
                 settings,
+                metrics: Arc::clone(&replicas.shared().metrics),
                 clock,
                 broker_epoch: AtomicI64::new(-1),
             }),
@@ -382,6 +385,7 @@ impl Fetcher {
             leader = self.leader.0, session = request.session_id, epoch = request.session_epoch,
             topics = ?request.topics, "fetch"
         );
+        self.shared.metrics.replica_fetches.inc();
         self.answering = Some(self.send(&request));
     }
 
