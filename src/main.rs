@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use ottla::broker::Broker;
-use ottla::cli::Arguments;
+use ottla::cli::{Arguments, Start, container, environment};
 use ottla::config::BrokerConfig;
 use ottla::telemetry::logging;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,11 +27,12 @@ fn main() -> ExitCode {
     limit_heap();
     raise_descriptor_limit();
     let arguments = Arguments::of_process();
-    if let Some(command) = &arguments.command {
-        return command.run();
-    }
+    let start = match arguments.start() {
+        Ok(start) => start,
+        Err(command) => return command.run(),
+    };
     logging::init(|name| std::env::var(name).ok());
-    match run(&arguments) {
+    match run(start) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ottla: {error:#}");
@@ -70,9 +71,26 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
-fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let file = arguments.file.as_deref();
-    let loaded = BrokerConfig::load(file, std::env::vars(), &arguments.overrides)?;
+/// A container's first process is the parent of whatever lost its own: health checks that ran into
+/// their time limit, say. Never ends.
+async fn bury_orphans() {
+    use rustix::process::{WaitOptions, getpid, wait};
+    if getpid().is_init()
+        && let Ok(mut died) = signal(SignalKind::child())
+    {
+        while died.recv().await.is_some() {
+            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        }
+    }
+    std::future::pending().await
+}
+
+fn run(start: Start<'_>) -> anyhow::Result<()> {
+    let mut loaded = BrokerConfig::load(start.file, environment(), start.overrides)?;
+    if start.in_container {
+        container::open_metrics(&mut loaded);
+    }
+    let node_id = loaded.config.node_id;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores.min(WORKER_THREADS_MAX))
@@ -83,13 +101,19 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+        let mut orphans = std::pin::pin!(bury_orphans());
         let broker = tokio::select! {
             broker = Broker::start(loaded) => broker?,
             // While it waits for the registry.
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
+            () = &mut orphans => return Ok(()),
         };
+        if start.in_container {
+            container::announce(node_id);
+        }
         tokio::select! {
+            () = &mut orphans => {}
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
             () = broker.failed() => {
@@ -100,6 +124,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         tokio::select! {
             () = broker.stop() => Ok(()),
+            () = &mut orphans => Ok(()),
             _ = terminate.recv() => std::process::exit(EXIT_AT_ONCE),
             _ = interrupt.recv() => std::process::exit(EXIT_AT_ONCE),
         }

@@ -2,10 +2,11 @@
 
 mod config;
 mod config_check;
+pub mod container;
 mod log;
 mod registry;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -37,6 +38,9 @@ pub enum Command {
     /// Looks at configuration files.
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// The steps of a container's start.
+    #[command(subcommand, hide = true)]
+    Container(container::ContainerCommand),
     /// Looks at the files of logs, of a broker that runs or has stopped. Changes nothing.
     #[command(subcommand)]
     Log(log::LogCommand),
@@ -45,11 +49,45 @@ pub enum Command {
     Registry(registry::RegistryCommand),
 }
 
+/// A broker to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start<'a> {
+    pub file: Option<&'a Path>,
+    pub overrides: &'a [String],
+    /// For the start scripts of a container: metrics are for its network, and it says when it is ready.
+    pub in_container: bool,
+}
+
 impl Arguments {
     /// The arguments of this process; prints help, version or what is wrong with them, and exits.
     pub fn of_process() -> Self {
         Self::parse()
     }
+
+    /// The broker that is to run, or else the command.
+    pub fn start(&self) -> Result<Start<'_>, &Command> {
+        match &self.command {
+            None => Ok(Start {
+                file: self.file.as_deref(),
+                overrides: &self.overrides,
+                in_container: false,
+            }),
+            Some(Command::Container(container::ContainerCommand::Launch { file })) => Ok(Start {
+                file: Some(file),
+                overrides: &[],
+                in_container: true,
+            }),
+            Some(command) => Err(command),
+        }
+    }
+}
+
+/// The environment of this process, but for what is no text.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        Some((name, value.into_string().ok()?))
+    })
 }
 
 impl Command {
@@ -57,6 +95,7 @@ impl Command {
     pub fn run(&self) -> ExitCode {
         match self {
             Self::Config(command) => command.run(),
+            Self::Container(command) => command.run(),
             Self::Log(command) => command.run(),
             Self::Registry(command) => command.run(),
         }

@@ -123,7 +123,8 @@ impl Opened {
 
 impl Source {
     async fn open(&self) -> anyhow::Result<Opened> {
-        let loaded = BrokerConfig::load(self.file.as_deref(), std::env::vars(), &self.overrides)?;
+        let loaded =
+            BrokerConfig::load(self.file.as_deref(), super::environment(), &self.overrides)?;
         let config = loaded.config;
         if !config.etcd_endpoints.is_empty() {
             let endpoints = config.etcd_endpoints.join(",");

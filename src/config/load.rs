@@ -6,7 +6,7 @@ use std::path::Path;
 use super::keys::{self, Honour};
 use super::providers::Providers;
 use super::values::{BrokerValues, Origin};
-use super::{BrokerConfig, ConfigError, environment, properties};
+use super::{BrokerConfig, ConfigError, environment, properties, refusals};
 
 /// What is used where no file is named.
 pub const BUILT_IN: &str = include_str!("../../config/server.properties");
@@ -61,6 +61,9 @@ pub(super) fn load(
     let mut statics = BTreeMap::new();
     for (key, value) in &raw {
         statics.insert(key.clone(), providers.resolve(key, value)?);
+    }
+    if let Some(refusal) = refusals::of(&statics).into_iter().next() {
+        return Err(refusal);
     }
     let (unknown, ignored) = without_effect(&statics);
     let warnings = warnings(&statics, &env);
@@ -162,12 +165,13 @@ fn warnings(statics: &BTreeMap<String, String>, env: &[(String, String)]) -> Vec
                 .to_string(),
         );
     }
-    for class in ["authorizer.class.name", "principal.builder.class"] {
-        if statics.get(class).is_some_and(|value| !value.is_empty()) {
-            warnings.push(format!(
-                "{class} has no effect: there is no authorization yet, every client may do everything"
-            ));
-        }
+    if statics
+        .get("principal.builder.class")
+        .is_some_and(|value| !value.is_empty())
+    {
+        warnings.push(
+            "principal.builder.class has no effect: Java classes cannot be loaded".to_string(),
+        );
     }
     warnings
 }

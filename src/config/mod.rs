@@ -6,6 +6,7 @@
 
 mod broker;
 mod change;
+pub mod container;
 mod effective;
 mod environment;
 mod explain;
@@ -14,6 +15,7 @@ mod listeners;
 mod load;
 mod properties;
 mod providers;
+mod refusals;
 #[cfg(test)]
 mod tests;
 mod topic;

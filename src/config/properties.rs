@@ -32,6 +32,35 @@ pub fn parse_lines(text: &str) -> Vec<(usize, String, String)> {
     entries
 }
 
+/// One line of such a file, with its line end; [`parse`] reads the same key and value from it, but
+/// for white space around the value, which means nothing to Kafka.
+pub fn line(key: &str, value: &str) -> String {
+    let mut line = String::with_capacity(key.len() + value.len() + 2);
+    for character in key.chars() {
+        if matches!(character, '=' | ':' | ' ' | '#' | '!') {
+            line.push('\\');
+        }
+        escape(character.encode_utf8(&mut [0; 4]), &mut line);
+    }
+    line.push('=');
+    escape(value, &mut line);
+    line.push('\n');
+    line
+}
+
+fn escape(text: &str, line: &mut String) {
+    for character in text.chars() {
+        match character {
+            '\\' => line.push_str("\\\\"),
+            '\n' => line.push_str("\\n"),
+            '\r' => line.push_str("\\r"),
+            '\t' => line.push_str("\\t"),
+            '\x0c' => line.push_str("\\f"),
+            other => line.push(other),
+        }
+    }
+}
+
 /// An odd number of backslashes ends the line.
 fn continues(line: &str) -> bool {
     line.bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1

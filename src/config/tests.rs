@@ -225,7 +225,7 @@ fn unknown_and_useless_keys_are_reported_and_do_no_harm() {
              controller.quorum.voters=1@localhost:9093\nprocess.roles=broker,controller\n\
              listener.name.plaintext.max.connections=5\n\
              listener.name.plaintext.max.connection.creation.rate=6\nlistener.name.x.ssl.keystore.type=PEM\n\
-             authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n",
+             principal.builder.class=com.example.Principals\n",
         ),
         &[
             ("KAFKA_JMX_PORT", "9999"),
@@ -241,6 +241,7 @@ fn unknown_and_useless_keys_are_reported_and_do_no_harm() {
             "controller.quorum.voters",
             "listener.name.x.ssl.keystore.type",
             "metric.reporters",
+            "principal.builder.class",
             "zookeeper.connect",
             "zookeeper.session.timeout.ms",
         ]
@@ -249,6 +250,43 @@ fn unknown_and_useless_keys_are_reported_and_do_no_harm() {
     assert_eq!(loaded.config.listeners[0].max_connections, Some(5));
     let rate = loaded.config.listeners[0].max_connection_creation_rate;
     assert_eq!(rate, Some(6));
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_by_name() {
+    let cases = [
+        (
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "authorizer.class.name=org.",
+        ),
+        ("process.roles=controller", "process.roles=controller: "),
+        (
+            "process.roles=controller\nnode.id=1\netcd.endpoints=http://e:2379",
+            "process.roles=controller: ",
+        ),
+        ("process.roles=broker", "process.roles=broker: "),
+        (
+            "controller.quorum.voters=1@a:9093,2@b:9093",
+            "controller.quorum.voters=1@a:9093,2@b:9093: each of these",
+        ),
+        (
+            "listeners=SSL://:9092",
+            "listeners=SSL://:9092: security protocol SSL",
+        ),
+    ];
+    for (text, message) in cases {
+        let refused = refused(text);
+        assert!(refused.starts_with(message), "{text}: {refused}");
+    }
+    let accepted = [
+        "process.roles=broker,controller\ncontroller.quorum.voters=1@localhost:9093,",
+        "process.roles=broker\nnode.id=4\netcd.endpoints=http://e:2379\n\
+         controller.quorum.voters=1@a:9093,2@b:9093",
+        "authorizer.class.name=\nsuper.users=User:admin",
+    ];
+    for text in accepted {
+        assert!(file(text).is_ok(), "{text}: {}", refused(text));
+    }
 }
 
 /// Names, bound and advertised addresses of the listeners of `text`.

@@ -1,0 +1,3 @@
+module ottla/container
+
+go 1.25.0
