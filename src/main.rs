@@ -90,7 +90,7 @@ fn run(start: Start<'_>) -> anyhow::Result<()> {
     if start.in_container {
         container::open_metrics(&mut loaded);
     }
-    let node_id = loaded.config.node_id;
+    let node_id = loaded.config.node_id.0;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores.min(WORKER_THREADS_MAX))

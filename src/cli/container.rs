@@ -10,7 +10,6 @@ use clap::Subcommand;
 
 use crate::config::container::{Layout, server_properties};
 use crate::config::{HostPort, LoadedConfig};
-use crate::types::BrokerId;
 
 /// Where Prometheus finds the broker of a container.
 const METRICS_PORT: u16 = 9404;
@@ -116,8 +115,7 @@ pub fn open_metrics(loaded: &mut LoadedConfig) {
 }
 
 /// What Testcontainers and start scripts wait for, each on standard output whatever the log level is.
-pub fn announce(node_id: BrokerId) {
-    let id = node_id.0;
+pub fn announce(id: i32) {
     let lines = format!(
         "[LogManager] Creating new log file where a partition begins (kafka.log.LogManager)\n\
          [BrokerLifecycleManager id={id}] The broker has been unfenced. Transitioning from RECOVERY to \
