@@ -65,6 +65,7 @@ const PURE: &[&str] = &[
     "metadata/image.rs",
     "metadata/resolver.rs",
     "controller/election.rs",
+    "replication/leave.rs",
     "controller/machine.rs",
     "controller/placement.rs",
     "controller/admin/plan",

@@ -75,13 +75,18 @@ def say(text):
 
 
 def until(what, holds, seconds=30, pause=0.02):
-    end = time.monotonic() + seconds
+    looked = time.monotonic()
+    end = looked + seconds
     while True:
         found = holds()
         if found:
             return found
-        if time.monotonic() > end:
+        now = time.monotonic()
+        if now - looked > 15 + pause:
+            end += now - looked  # all of us stood still: a machine that was suspended
+        if now > end:
             raise AssertionError(f"not within {seconds} s: {what}")
+        looked = now
         time.sleep(pause)
 
 

@@ -49,7 +49,7 @@ pub(crate) struct FollowerFetch {
     pub(crate) broker_epoch: i64,
 }
 
-/// A change that the leader wants in the registry.
+/// A change that the leader wants in the registry, or a follower that leaves (`leave.rs`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Proposal {
     /// Whose proposal it is, and in which leader epoch.
@@ -57,7 +57,7 @@ pub(crate) struct Proposal {
     pub(crate) leader_epoch: LeaderEpoch,
     /// Mod revision that the partition must still have (R1).
     pub(crate) revision: i64,
-    /// The leader's own registration (R2).
+    /// The proposer's own registration (R2).
     pub(crate) registration: i64,
     /// Who joins, with the broker epoch of its fetches (R3).
     pub(crate) added: Vec<(BrokerId, i64)>,

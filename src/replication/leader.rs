@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 
 use super::isr::{FollowerFetch, Moment, Outcome, Proposal};
+use super::leave::leave;
 use super::partition::{Partition, State};
 use super::read::ReadRequest;
 use super::role::{Health, Leading};
@@ -75,7 +76,10 @@ impl Partition {
             let mut state = self.state.lock();
             let (rule, hw) = (state.watermark_rule(), state.high_watermark);
             let health = state.health;
+            let leaves = state.leaves(&self.shared);
             let Leading::With(isr) = &mut state.leading else {
+                drop(state);
+                self.put_proposal(leaves);
                 return;
             };
             let moment = Moment {
@@ -90,6 +94,10 @@ impl Partition {
                 (Health::Online | Health::Removed, _) => None,
             }
         };
+        self.put_proposal(proposal);
+    }
+
+    fn put_proposal(self: &Arc<Self>, proposal: Option<Proposal>) {
         if let Some(proposal) = proposal {
             self.shared.outbox.watch(self.topic_partition());
             self.shared.outbox.put(self, proposal);
@@ -111,7 +119,8 @@ impl Partition {
             let state = self.state.lock();
             match &state.leading {
                 Leading::With(isr) => !isr.is_settled() || state.health == Health::Offline,
-                Leading::No | Leading::Alone => false,
+                Leading::No => state.leaves(&self.shared).is_some(),
+                Leading::Alone => false,
             }
         };
         if unsettled {
@@ -214,6 +223,13 @@ impl Partition {
 }
 
 impl State {
+    /// What a follower whose disk failed has to say.
+    fn leaves(&self, shared: &Shared) -> Option<Proposal> {
+        let min_isr = self.watermark_rule().min_isr;
+        let failed = self.health == Health::Offline && matches!(self.leading, Leading::No);
+        failed.then(|| leave(&self.role, shared.node_id(), shared.broker_epoch(), min_isr))?
+    }
+
     pub(super) fn watermark_rule(&self) -> WatermarkRule {
         WatermarkRule::new(
             self.config.flush_messages,

@@ -8,6 +8,7 @@ mod fetcher;
 mod follower;
 pub(crate) mod isr;
 mod leader;
+mod leave;
 mod parking;
 mod partition;
 mod publisher;

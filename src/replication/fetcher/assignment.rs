@@ -27,7 +27,11 @@ pub(crate) struct Change {
 
 /// All partitions that this broker follows.
 #[derive(Debug, Default)]
-pub(crate) struct Assignments(BTreeMap<Key, (FetcherId, LeaderEpoch)>);
+pub(crate) struct Assignments {
+    followed: BTreeMap<Key, (FetcherId, LeaderEpoch)>,
+    /// Of each leader.
+    fetchers: u64,
+}
 
 impl Assignments {
     /// Takes over an image: what has changed since `old`.
@@ -37,7 +41,8 @@ impl Assignments {
         me: BrokerId,
         fetchers: u64,
     ) -> Vec<Change> {
-        let same_brokers = old.brokers == new.brokers;
+        let recounted = std::mem::replace(&mut self.fetchers, fetchers) != fetchers;
+        let same_brokers = old.brokers == new.brokers && !recounted;
         let mut changes = Vec::new();
         for topic in old.topics.values() {
             let now = new.topics.get(&topic.name).filter(|now| now.id == topic.id);
@@ -76,8 +81,8 @@ impl Assignments {
         changes: &mut Vec<Change>,
     ) {
         let before = match follows {
-            Some(follows) => self.0.insert(key, follows),
-            None => self.0.remove(&key),
+            Some(follows) => self.followed.insert(key, follows),
+            None => self.followed.remove(&key),
         };
         if before == follows {
             return;
@@ -210,5 +215,12 @@ mod tests {
             counts[usize::try_from(change.follows.unwrap().0.number).unwrap()] += 1;
         }
         assert!(counts.iter().all(|count| *count > 25), "{counts:?}");
+        // Fewer of them: each partition has one again, those that stay keep theirs.
+        let changes = assignments.update((&image, &image.clone()), ME, 2);
+        let moved = counts[2] + counts[3];
+        assert_eq!(changes.len(), moved);
+        let fits = |change: &Change| change.follows.is_some_and(|(to, _)| to.number < 2);
+        assert!(changes.iter().all(fits));
+        assert_eq!(assignments.update((&image, &image.clone()), ME, 2), []);
     }
 }

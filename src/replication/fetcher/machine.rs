@@ -227,6 +227,18 @@ impl Machine {
         })
     }
 
+    /// Whether a partition could be asked for and is not in the request that is under way.
+    pub(crate) fn leaves_out(&self) -> bool {
+        self.partitions.iter().any(|(key, following)| {
+            let asked = self.session.asked(key);
+            let is_asked = asked.is_some_and(|asked| {
+                asked.current_leader_epoch == following.leader_epoch
+                    && following.position.map(|at| at.fetch_offset) == Some(asked.fetch_offset)
+            });
+            following.phase == Phase::Ready && !is_asked
+        })
+    }
+
     /// The leader did not answer, or not to be understood.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.session.reset();

@@ -317,3 +317,35 @@ fn a_session_that_is_gone_is_made_anew_at_once() {
     assert_eq!(machine.answered(now, refused), Some(31));
     assert_eq!(asked(&mut machine), []);
 }
+
+#[test]
+fn a_request_leaves_out_who_was_not_ready_for_it() {
+    let start = start();
+    let mut machine = machine();
+    machine.follow(key(0), EPOCH);
+    machine.follow(key(1), EPOCH);
+    machine.take_steps();
+    machine.done(start, key(0), EPOCH, Some(position(0, 10, 1)));
+    assert!(machine.leaves_out(), "nothing was asked for yet");
+    machine.request(77).unwrap();
+    assert!(!machine.leaves_out(), "the other one is busy");
+    machine.done(start, key(1), EPOCH, Some(position(0, 20, 1)));
+    assert!(machine.leaves_out());
+    machine.interrupted();
+    machine.request(77).unwrap();
+    assert!(!machine.leaves_out());
+    // It was refused, and is ready again while the next request is under way.
+    let refused = answers(vec![failed(1, ErrorCode::UnknownLeaderEpoch)]);
+    machine.answered(start, refused);
+    machine.request(77).unwrap();
+    assert!(!machine.leaves_out());
+    machine.tick(at(start, 60));
+    assert!(machine.leaves_out());
+    // A new term of one that was asked for in the last.
+    machine.interrupted();
+    machine.request(77).unwrap();
+    machine.follow(key(0), EPOCH + 1);
+    assert!(!machine.leaves_out());
+    machine.done(start, key(0), EPOCH + 1, Some(position(0, 10, 1)));
+    assert!(machine.leaves_out());
+}

@@ -40,14 +40,17 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const ANSWER_SLACK_BYTES: usize = 128 << 20;
 /// After so many answers without records a fetcher needs no large buffer for a while.
 const QUIET_ANSWERS: u32 = 20;
-/// A long poll is given up for new partitions no more often than this.
-const INTERRUPT_EVERY: Duration = Duration::from_millis(250);
+/// A long poll that leaves out partitions is given up for them after so long (they come in crowds), and no
+/// more often than that.
+const INTERRUPT_AFTER: Duration = Duration::from_millis(20);
+const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
 
 /// What fetchers take from the broker's configuration.
 #[derive(Debug, Clone)]
 pub struct FetcherSettings {
     rules: FetchRules,
-    fetchers: u64,
+    /// `num.replica.fetchers`, which can change (see `fetchers_of`).
+    config: Arc<BrokerConfig>,
     listener: ListenerName,
     timeout: Duration,
     receive_buffer_bytes: i32,
@@ -65,7 +68,7 @@ impl From<&BrokerConfig> for FetcherSettings {
                 wait_max_ms: config.replica_fetch_wait_max_ms,
                 backoff_max: ms(config.replica_fetch_backoff_ms),
             },
-            fetchers: u64::try_from(config.num_replica_fetchers).unwrap_or(1),
+            config: Arc::new(config.clone()),
             listener: config.inter_broker_listener.clone(),
             timeout: ms(config.replica_socket_timeout_ms),
             // Kafka's default would keep the system from growing the buffer with the traffic.
@@ -74,6 +77,20 @@ impl From<&BrokerConfig> for FetcherSettings {
                 .explicit("replica.socket.receive.buffer.bytes")
                 .map_or(-1, |_| config.replica_socket_receive_buffer_bytes),
         }
+    }
+}
+
+impl FetcherSettings {
+    /// `None`: as many as before.
+    fn fetchers_of(&self, old: &Image, new: &Image) -> Option<u64> {
+        let own = |image: &Image| image.broker_configs.get(&self.rules.node_id).cloned();
+        let is_first = old.revision == 0;
+        if !is_first && old.broker_defaults == new.broker_defaults && own(old) == own(new) {
+            return None;
+        }
+        let own = own(new).unwrap_or_default();
+        let config = self.config.with_dynamic(&new.broker_defaults, &own);
+        u64::try_from(config.num_replica_fetchers).ok()
     }
 }
 
@@ -98,6 +115,8 @@ struct FetcherShared {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Of each leader.
+    fetchers: u64,
     assignments: Assignments,
     running: BTreeMap<FetcherId, Running>,
 }
@@ -211,7 +230,12 @@ impl ImageListener for ReplicaFetchers {
         }
         let mut state = self.state.lock();
         let state = &mut *state;
-        let changes = state.assignments.update((old, new), me, settings.fetchers);
+        if let Some(fetchers) = settings.fetchers_of(old, new) {
+            state.fetchers = fetchers.max(1);
+        }
+        let changes = state
+            .assignments
+            .update((old, new), me, state.fetchers.max(1));
         for change in changes {
             if let Some(running) = change.left.and_then(|left| state.running.get_mut(&left)) {
                 running.keys.remove(&change.key);
@@ -258,6 +282,8 @@ struct Fetcher {
     /// Answers without records in a row.
     empty_answers: u32,
     answering: Option<Answering>,
+    /// When that was asked for.
+    asked_at: Option<Instant>,
     interrupted: Option<Instant>,
     /// The last failure was told of.
     complained: bool,
@@ -285,6 +311,7 @@ impl Fetcher {
             buffers: FrameBuffers::keeping(kept),
             empty_answers: 0,
             answering: None,
+            asked_at: None,
             interrupted: None,
             complained: false,
         }
@@ -292,25 +319,28 @@ impl Fetcher {
 
     async fn run(&mut self) {
         loop {
-            self.obey();
             let now = self.shared.clock.now();
+            self.obey(Instant::from_std(now));
             let next = self.machine.tick(now);
             for step in self.machine.take_steps() {
                 self.begin(step);
             }
+            let interruption = self.interrupt(Instant::from_std(now));
             self.ask(Instant::from_std(now));
-            let next = [next.map(Instant::from_std), self.patience];
+            let next = [next.map(Instant::from_std), self.patience, interruption];
             let next = next.into_iter().flatten().min();
             self.wait(next).await;
         }
     }
 
     /// Takes up what it was told.
-    fn obey(&mut self) {
+    fn obey(&mut self, now: Instant) {
         let orders = std::mem::take(&mut *self.inbox.orders.lock());
         for order in orders {
             match order {
                 Order::Follow(key, leader_epoch, partition) => {
+                    // Whoever leads anew has a crowd of partitions: the first of them do not go alone.
+                    self.patience.get_or_insert(now + PATIENCE);
                     self.partitions.insert(key, partition);
                     self.machine.follow(key, leader_epoch);
                 }
@@ -368,13 +398,10 @@ impl Fetcher {
 
     /// Sends the next request, if there is one.
     fn ask(&mut self, now: Instant) {
-        if self.answering.is_some() {
-            return;
-        }
         if self.stepping.is_empty() || self.patience.is_some_and(|until| until <= now) {
             self.patience = None;
         }
-        if self.patience.is_some() {
+        if self.answering.is_some() || self.patience.is_some() {
             return;
         }
         let broker_epoch = self.shared.broker_epoch.load(Ordering::Acquire);
@@ -387,6 +414,7 @@ impl Fetcher {
         );
         self.shared.metrics.replica_fetches.inc();
         self.answering = Some(self.send(&request));
+        self.asked_at = Some(now);
     }
 
     fn send(&mut self, request: &FetchRequest) -> Answering {
@@ -467,7 +495,7 @@ impl Fetcher {
                 }
             }
             answer = async { answering(&mut self.answering).await } => self.answered(answer),
-            () = inbox.news.notified() => self.interrupt(),
+            () = inbox.news.notified() => {}
             () = sleep_until(next) => {}
         }
     }
@@ -523,21 +551,24 @@ impl Fetcher {
         }
     }
 
-    /// Whoever is new does not wait until the leader has something to say of the others.
-    fn interrupt(&mut self) {
-        let orders = self.inbox.orders.lock();
-        let follows = orders
-            .iter()
-            .any(|order| matches!(order, Order::Follow(..)));
-        drop(orders);
-        let now = Instant::from_std(self.shared.clock.now());
-        let lately = self
-            .interrupted
-            .is_some_and(|at| now < at + INTERRUPT_EVERY);
-        if follows && !lately && self.answering.take().is_some() {
-            self.interrupted = Some(now);
-            self.machine.interrupted();
+    /// Whoever is ready does not wait until the leader has something to say of the others: nobody is told what
+    /// was committed meanwhile. Returns when that is to be seen to.
+    fn interrupt(&mut self, now: Instant) -> Option<Instant> {
+        let asked_at = self.asked_at?;
+        if self.answering.is_none() || !self.stepping.is_empty() || !self.machine.leaves_out() {
+            return None;
         }
+        let again = self.interrupted.map(|at| at + INTERRUPT_EVERY);
+        let due = again
+            .into_iter()
+            .fold(asked_at + INTERRUPT_AFTER, Instant::max);
+        if now < due {
+            return Some(due);
+        }
+        self.answering = None;
+        self.interrupted = Some(now);
+        self.machine.interrupted();
+        None
     }
 }
 

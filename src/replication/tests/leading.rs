@@ -637,3 +637,50 @@ async fn a_partition_whose_disk_failed_is_led_by_another() {
     publisher.publish().await;
     assert_eq!(registry.get(&key).await.unwrap().unwrap(), found);
 }
+
+#[tokio::test]
+async fn a_follower_whose_disk_failed_leaves_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (registry, epochs, _) = registry(&directory).await;
+    let fixture = Fixture::new();
+    fixture.change(|image| {
+        for (id, epoch) in (1..).zip(epochs) {
+            let id = BrokerId(id);
+            image.brokers.insert(id, broker(id, epoch));
+        }
+    });
+    let key = Key::Partition(TopicId([1; 16]), 0);
+    let followed = metadata::Partition {
+        leader: Some(TWO),
+        leader_registration: epochs[1],
+        ..led(&[ME, TWO])
+    };
+    let revision = put(&registry, key.clone(), &metadata::value_of(&followed)).await;
+    let partition = fixture.put_partition(
+        page_cache(),
+        metadata::Partition {
+            revision,
+            ..followed
+        },
+    );
+    assert_eq!(partition.topic_id(), TopicId([1; 16]));
+    let publisher = IsrPublisher::new(Arc::clone(&fixture.replicas), Arc::clone(&registry));
+    publisher.look_again();
+    publisher.publish().await;
+    let isr = async || {
+        let found = registry.get(&key.to_string()).await.unwrap().unwrap();
+        let value: crate::registry::value::PartitionValue =
+            crate::registry::value::decode(&found.value).unwrap();
+        (found.mod_revision, value.leader, value.isr)
+    };
+    assert_eq!(isr().await, (revision, 2, vec![1, 2]));
+    partition.take_offline();
+    publisher.look_again();
+    publisher.publish().await;
+    let (left_at, leader, rest) = isr().await;
+    assert_eq!((leader, rest), (2, vec![2]));
+    // The image has not come yet: it says so again, which is refused and changes nothing.
+    publisher.look_again();
+    publisher.publish().await;
+    assert_eq!(isr().await.0, left_at);
+}
