@@ -4,6 +4,8 @@
 pub mod broker;
 /// Arguments and subcommands.
 pub mod cli;
+/// A small Kafka client for the tools.
+pub mod client;
 /// `server.properties`, `KAFKA_*` and flags become one validated configuration.
 pub mod config;
 /// Who leads what, and the admin transactions.

@@ -26,7 +26,13 @@ const EXIT_NO_DIRECTORY: i32 = 1;
 fn main() -> ExitCode {
     limit_heap();
     raise_descriptor_limit();
-    let arguments = Arguments::of_process();
+    let process = std::env::args_os();
+    let process = process.map(|argument| argument.to_string_lossy().into_owned());
+    let process = match ottla::cli::run_tool(process.collect()) {
+        Ok(code) => return code,
+        Err(process) => process,
+    };
+    let arguments = Arguments::of(&process);
     let start = match arguments.start() {
         Ok(start) => start,
         Err(command) => return command.run(),

@@ -32,6 +32,7 @@ const LAYERS: &[(&str, &str)] = &[
         "controller",
         "types time config telemetry registry metadata",
     ),
+    ("client", "types time config record protocol net"),
     (
         "handlers",
         "types time config telemetry record protocol security metadata replication coordinator \
@@ -42,7 +43,7 @@ const LAYERS: &[(&str, &str)] = &[
         "types time config telemetry record protocol security registry metadata log net \
          replication coordinator controller handlers",
     ),
-    ("cli", "time config registry broker log"),
+    ("cli", "types time config record registry broker log client"),
 ];
 
 /// Files and folders that decide and never act: time and input come in as arguments, what should be
@@ -69,6 +70,9 @@ const PURE: &[&str] = &[
     "controller/machine.rs",
     "controller/placement.rs",
     "controller/admin/plan",
+    "client/errors.rs",
+    "client/partitioner.rs",
+    "client/assignor.rs",
     "registry/key.rs",
     "registry/value.rs",
     "registry/embedded/history.rs",
@@ -114,7 +118,10 @@ const IMPURE: &[&str] = &[
 
 /// Crates that only some modules may name.
 const FENCED: &[(&str, &[&str])] = &[
-    ("kafka_protocol", &["protocol/", "handlers/", "net/"]),
+    (
+        "kafka_protocol",
+        &["protocol/", "handlers/", "net/", "client/"],
+    ),
     ("etcd_client", &["registry/etcd"]),
     ("redb", &["registry/embedded"]),
     ("clap", &["cli", "main.rs"]),

@@ -3,8 +3,10 @@
 mod config;
 mod config_check;
 pub mod container;
+mod kafka;
 mod log;
 mod registry;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,6 +46,9 @@ pub enum Command {
     /// Looks at the files of logs, of a broker that runs or has stopped. Changes nothing.
     #[command(subcommand)]
     Log(log::LogCommand),
+    /// Kafka's own tools, which this program is as well: under their names, or as `ottla kafka-topics …`.
+    #[command(subcommand)]
+    Tools(ToolsCommand),
     /// Moves a cluster's metadata between a data directory and etcd.
     #[command(subcommand)]
     Registry(registry::RegistryCommand),
@@ -58,10 +63,31 @@ pub struct Start<'a> {
     pub in_container: bool,
 }
 
+/// What there is to say of Kafka's tools.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum ToolsCommand {
+    /// The names of all scripts in Kafka's bin, one a line; those that are not there yet only say so.
+    List {
+        /// Only those that work.
+        #[arg(long)]
+        implemented: bool,
+    },
+}
+
+impl ToolsCommand {
+    fn run(&self) -> ExitCode {
+        let Self::List { implemented } = self;
+        let names = kafka::names().filter(|(_, is_there)| *is_there || !implemented);
+        let lines: String = names.map(|(name, _)| format!("{name}\n")).collect();
+        let _ = std::io::Write::write_all(&mut std::io::stdout(), lines.as_bytes());
+        ExitCode::SUCCESS
+    }
+}
+
 impl Arguments {
-    /// The arguments of this process; prints help, version or what is wrong with them, and exits.
-    pub fn of_process() -> Self {
-        Self::parse()
+    /// Those of the arguments of this process; prints help, version or what is wrong with them, and exits.
+    pub fn of(process: &[String]) -> Self {
+        Self::parse_from(process)
     }
 
     /// The broker that is to run, or else the command.
@@ -82,6 +108,15 @@ impl Arguments {
     }
 }
 
+/// Runs the Kafka tool that a command line names. `Err`: it names none; these arguments are Ottla's own.
+pub fn run_tool(process: Vec<String>) -> Result<ExitCode, Vec<String>> {
+    match kafka::invoke(&process) {
+        kafka::Invocation::Ended(code) => Ok(code),
+        kafka::Invocation::Same(arguments) => Err(arguments),
+        kafka::Invocation::Ottla => Err(process),
+    }
+}
+
 /// The environment of this process, but for what is no text.
 pub fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| {
@@ -98,6 +133,7 @@ impl Command {
             Self::Container(command) => command.run(),
             Self::Log(command) => command.run(),
             Self::Registry(command) => command.run(),
+            Self::Tools(command) => command.run(),
         }
     }
 }

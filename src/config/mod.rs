@@ -26,5 +26,6 @@ pub use change::{Change, Operation, Target};
 pub use effective::{Effective, effective, is_secret};
 pub use explain::{Finding, Severity, explain, is_of_the_quorum, nearest};
 pub use load::LoadedConfig;
+pub use properties::parse as properties_of;
 pub use topic::{CleanupPolicy, CompressionPolicy, TopicConfig};
 pub use values::{BrokerValues, Origin, Source};

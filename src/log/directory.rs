@@ -779,7 +779,7 @@ fn check_owner(disk: &dyn Disk, path: &Path, owner: Owner<'_>) -> Result<(), Log
 }
 
 /// Makes the name of a new log directory durable, and of those above it that may be as new.
-fn sync_parents(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+pub(super) fn sync_parents(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     for (number, parent) in path.ancestors().skip(1).enumerate() {
         let parent = match parent.as_os_str().is_empty() {
             true => Path::new("."),

@@ -22,6 +22,7 @@ mod epoch_recovery;
 mod executor;
 mod files;
 mod flush;
+mod format;
 mod housekeeping;
 mod index;
 pub mod inspect;
@@ -53,6 +54,7 @@ pub use claim::ClaimedDirectory;
 pub use directory::{cluster_id_of, directory_ids, has_partitions};
 pub use disk::{DirectoryEntry, Disk, DiskFile, DiskLock, OpenMode, RealDisk};
 pub use executor::{Executor, InlineExecutor, Job, ThreadPool};
+pub use format::{DirectoryOwner, directory_owner, format_directory};
 pub use inventory::{LogAtRest, LogDirDescription, LogDirState, PartitionOnDisk};
 pub use log::{
     AppendError, Appended, FileRange, Log, LogError, LogRead, LogSlice, ProducerView,

@@ -12,6 +12,6 @@ pub use connection::Connection;
 pub use frame_buffer::FrameBuffers;
 pub use limits::{Budgets, ConnectionLimitValues, ConnectionLimits, MemoryBudget, RequestSlots};
 pub use listener::{BoundListener, SocketOptions, bind};
-pub use peer::{Peer, PeerConfig, PeerRequest};
+pub use peer::{Peer, PeerConfig, PeerHeaders, PeerRequest};
 pub use service::{NetConfig, PeerInfo, Service, Turn};
 pub use socket::Socket;

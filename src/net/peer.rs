@@ -12,8 +12,8 @@ use super::frame_buffer::{FrameBuffers, LARGE_BYTES};
 
 /// Bytes of the length prefix.
 const PREFIX_BYTES: usize = 4;
-/// Correlation id and an empty set of tagged fields.
-const RESPONSE_HEADER_BYTES: usize = 5;
+/// The correlation id.
+const RESPONSE_HEADER_BYTES: usize = 4;
 
 /// How a peer is spoken to.
 #[derive(Debug, Clone)]
@@ -31,11 +31,23 @@ pub struct PeerConfig {
 #[derive(Debug)]
 pub struct PeerRequest {
     pub api_key: i16,
-    /// Of a flexible version: its header is the second.
     pub api_version: i16,
+    /// What stands in front of both bodies.
+    pub headers: PeerHeaders,
     pub body: BytesMut,
     /// How long the answer may take.
     pub timeout: Duration,
+}
+
+/// Which headers an API's version has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerHeaders {
+    /// Both end with tagged fields: all flexible versions but those of ApiVersions.
+    Flexible,
+    /// Only the request's does: ApiVersions, whose answer anybody can read.
+    PlainAnswer,
+    /// Neither does.
+    Plain,
 }
 
 /// A connection. After any error it is of no use.
@@ -102,36 +114,51 @@ impl<S: Socket> Peer<S> {
         answered.await.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
+    /// Sends a request that is never answered: Produce at acks=0.
+    pub async fn tell(&mut self, request: PeerRequest) -> io::Result<()> {
+        let timeout = request.timeout;
+        let sent = tokio::time::timeout(timeout, self.write(request));
+        sent.await.map_err(|_| io::ErrorKind::TimedOut)?
+    }
+
     async fn exchange(&mut self, request: PeerRequest) -> io::Result<Bytes> {
+        let tagged = request.headers == PeerHeaders::Flexible;
+        self.write(request).await?;
+        self.answer(tagged).await
+    }
+
+    async fn write(&mut self, request: PeerRequest) -> io::Result<()> {
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let header = self.header(&request)?;
         let mut bytes = header.chain(request.body);
         self.socket.write_all_buf(&mut bytes).await?;
-        self.socket.flush().await?;
-        self.answer().await
+        self.socket.flush().await
     }
 
     fn header(&self, request: &PeerRequest) -> io::Result<BytesMut> {
         let client_id = self.config.client_id.as_bytes();
-        let mut header = BytesMut::with_capacity(PREFIX_BYTES + 11 + client_id.len());
+        let tags_bytes = usize::from(request.headers != PeerHeaders::Plain);
+        let header_bytes = 10 + client_id.len() + tags_bytes;
+        let mut header = BytesMut::with_capacity(PREFIX_BYTES + header_bytes);
         let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let client_id_bytes = i16::try_from(client_id.len()).map_err(too_long)?;
-        let bytes = 11 + client_id.len() + request.body.len();
+        let bytes = header_bytes + request.body.len();
         header.put_i32(i32::try_from(bytes).map_err(too_long)?);
         header.put_i16(request.api_key);
         header.put_i16(request.api_version);
         header.put_i32(self.correlation_id);
         header.put_i16(client_id_bytes);
         header.put_slice(client_id);
-        header.put_u8(0); // no tagged fields
+        header.put_bytes(0, tags_bytes); // no tagged fields
         Ok(header)
     }
 
-    async fn answer(&mut self) -> io::Result<Bytes> {
+    async fn answer(&mut self, tagged: bool) -> io::Result<Bytes> {
+        let header_bytes = RESPONSE_HEADER_BYTES + usize::from(tagged);
         let mut prefix = [0; PREFIX_BYTES];
         self.socket.read_exact(&mut prefix).await?;
         let bytes = usize::try_from(i32::from_be_bytes(prefix)).unwrap_or(usize::MAX);
-        if !(RESPONSE_HEADER_BYTES..=self.config.response_bytes_max).contains(&bytes) {
+        if !(header_bytes..=self.config.response_bytes_max).contains(&bytes) {
             return Err(invalid(format!("an answer of {bytes} bytes")));
         }
         let frame = if bytes < LARGE_BYTES {
@@ -151,10 +178,10 @@ impl<S: Socket> Peer<S> {
                 self.correlation_id
             )));
         }
-        if header.get_u8() != 0 {
+        if tagged && header.get_u8() != 0 {
             return Err(invalid("tagged fields in the header".to_owned()));
         }
-        Ok(frame.slice(RESPONSE_HEADER_BYTES..))
+        Ok(frame.slice(header_bytes..))
     }
 
     async fn fill(&mut self, buffer: &mut Vec<u8>, bytes: usize) -> io::Result<()> {
@@ -194,6 +221,7 @@ mod tests {
         PeerRequest {
             api_key: 1,
             api_version: 17,
+            headers: PeerHeaders::Flexible,
             body: BytesMut::from(&b"body"[..]),
             timeout: Duration::from_secs(1),
         }
@@ -221,6 +249,31 @@ mod tests {
         assert_eq!(
             sent,
             b"\0\0\0\x17\0\x01\0\x11\0\0\0\x01\0\x08broker-1\0body"
+        );
+    }
+
+    #[tokio::test]
+    async fn headers_without_tagged_fields() {
+        let (mut peer, mut theirs) = peer();
+        theirs
+            .write_all(b"\0\0\0\x07\0\0\0\x01abc\0\0\0\x04\0\0\0\x02")
+            .await
+            .unwrap();
+        let of = |headers| PeerRequest {
+            headers,
+            ..request()
+        };
+        assert_eq!(
+            peer.call(of(PeerHeaders::PlainAnswer)).await.unwrap(),
+            "abc"
+        );
+        assert_eq!(peer.call(of(PeerHeaders::Plain)).await.unwrap(), "");
+        let mut sent = vec![0; 27 + 26];
+        theirs.read_exact(&mut sent).await.unwrap();
+        assert_eq!(
+            sent,
+            b"\0\0\0\x17\0\x01\0\x11\0\0\0\x01\0\x08broker-1\0body\
+              \0\0\0\x16\0\x01\0\x11\0\0\0\x02\0\x08broker-1body"
         );
     }
 

@@ -20,7 +20,7 @@ use super::assignment::{Assignments, FetcherId};
 use super::machine::{FetchRules, Key, Machine, Position, Step, What};
 use crate::config::BrokerConfig;
 use crate::metadata::{Endpoint, Image, ImageListener};
-use crate::net::{FrameBuffers, Peer, PeerConfig, PeerRequest};
+use crate::net::{FrameBuffers, Peer, PeerConfig, PeerHeaders, PeerRequest};
 use crate::protocol::fetch::{FetchAnswer, FetchRequest, FetchedPartition};
 use crate::protocol::list_offsets::{self, Asked};
 use crate::replication::follower::Fetched;
@@ -435,6 +435,7 @@ impl Fetcher {
         PeerRequest {
             api_key,
             api_version,
+            headers: PeerHeaders::Flexible,
             body,
             timeout: self.shared.settings.timeout,
         }
