@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::coordinator::GroupSnapshot;
 use crate::handlers::Context;
 use crate::metadata::{Endpoint, Image};
-use crate::net::{FrameBuffers, Peer, PeerConfig, PeerRequest};
+use crate::net::{FrameBuffers, Peer, PeerConfig, PeerHeaders, PeerRequest};
 use crate::protocol::list_offsets;
 use crate::telemetry::GroupOffsetSample;
 use crate::types::{BrokerId, Offset, PartitionId, TimestampMs, TopicName};
@@ -299,6 +299,7 @@ impl Remote {
             .map(|(topic, partitions)| (&**topic, partitions.clone()))
             .collect();
         let request = PeerRequest {
+            headers: PeerHeaders::Flexible,
             api_key: list_offsets::API_KEY,
             api_version: list_offsets::VERSION,
             body: list_offsets::encode_latest(&asked),

@@ -3,6 +3,7 @@
 mod config;
 mod config_check;
 pub mod container;
+mod friendly;
 mod kafka;
 mod log;
 mod registry;
@@ -37,6 +38,19 @@ pub struct Arguments {
 /// What there is beside the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Command {
+    /// Topics: list, describe, create, grow, delete.
+    #[command(subcommand)]
+    Topic(friendly::TopicCommand),
+    /// Groups: list, describe, reset, delete.
+    #[command(subcommand)]
+    Group(friendly::GroupCommand),
+    /// Writes the lines of standard input as records.
+    Produce(friendly::Produce),
+    /// Prints records as they come.
+    Consume(friendly::Consume),
+    /// The brokers of a cluster, and what they serve.
+    #[command(subcommand)]
+    Cluster(friendly::ClusterCommand),
     /// Looks at configuration files.
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -49,6 +63,8 @@ pub enum Command {
     /// Kafka's own tools, which this program is as well: under their names, or as `ottla kafka-topics …`.
     #[command(subcommand)]
     Tools(ToolsCommand),
+    /// Prints what a shell needs to complete this program's commands: `ottla completions bash`.
+    Completions { shell: clap_complete::Shell },
     /// Moves a cluster's metadata between a data directory and etcd.
     #[command(subcommand)]
     Registry(registry::RegistryCommand),
@@ -134,6 +150,16 @@ impl Command {
             Self::Log(command) => command.run(),
             Self::Registry(command) => command.run(),
             Self::Tools(command) => command.run(),
+            Self::Topic(command) => command.run(),
+            Self::Group(command) => command.run(),
+            Self::Produce(command) => command.run(),
+            Self::Consume(command) => command.run(),
+            Self::Cluster(command) => command.run(),
+            Self::Completions { shell } => {
+                let mut command = <Arguments as clap::CommandFactory>::command();
+                clap_complete::generate(*shell, &mut command, "ottla", &mut std::io::stdout());
+                ExitCode::SUCCESS
+            }
         }
     }
 }
@@ -191,6 +217,60 @@ mod tests {
         ];
         assert!(parse(&import).is_ok());
         assert!(parse(&["ottla", "registry"]).is_err());
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        <Arguments as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn the_tools_have_friendly_names() {
+        let parse = |line: &str| Arguments::try_parse_from(line.split(' '));
+        for line in [
+            "ottla topic list",
+            "ottla topic create t -p 3 -r 1 -c retention.ms=1 --bootstrap a:1",
+            "ottla topic describe t --json",
+            "ottla group describe g --members",
+            "ottla group reset g --by -5 --execute",
+            "ottla config show --topic t",
+            "ottla config set --brokers log.retention.ms=5",
+            "ottla config unset --broker 1 log.retention.ms",
+            "ottla produce t -K : -c zstd",
+            "ottla consume t --from earliest -n 5 -v",
+            "ottla cluster info -b a:1,b:2",
+            "ottla tools list",
+            "ottla completions zsh",
+        ] {
+            let parsed = parse(line);
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+        for line in ["ottla group reset g", "ottla config show", "ottla topic"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn kafkas_names_are_known_with_and_without_the_end() {
+        let run = |line: &str| run_tool(line.split(' ').map(str::to_owned).collect());
+        let own = |line: &str| run(line).unwrap_err();
+        assert_eq!(own("ottla topic list"), ["ottla", "topic", "list"]);
+        assert_eq!(own("ottla ./kafka-topics"), ["ottla", "./kafka-topics"]);
+        let dumped = own("/opt/kafka/bin/kafka-dump-log.sh --files a.log");
+        assert_eq!(dumped[1..], ["log", "dump", "--files", "a.log"]);
+        let started = own("kafka-server-start.sh f.properties --override a=b");
+        assert_eq!(started[1..], ["f.properties", "--override", "a=b"]);
+        for missing in [
+            "kafka-acls.sh --list",
+            "ottla kafka-transactions list",
+            "trogdor",
+        ] {
+            assert_eq!(
+                format!("{:?}", run(missing).unwrap()),
+                format!("{:?}", ExitCode::FAILURE),
+                "{missing}"
+            );
+        }
     }
 
     #[test]
