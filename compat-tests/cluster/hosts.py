@@ -93,6 +93,9 @@ class Process:
         self.foreseen = True  # whether its end is our doing
 
     def launch(self):
+        """Starts it, unless it runs: what undoes two faults may want it twice."""
+        if self.alive():
+            return
         with open(self.log, "ab") as log:
             self.process = self.net.popen(self.name, self.command(), stdout=log, stderr=log, start_new_session=True, env=self.environment())
         self.foreseen = self.paused = False

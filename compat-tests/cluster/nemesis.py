@@ -99,12 +99,18 @@ class Nemesis:
 
     # ---- etcd
 
+    def etcd_runs(self):
+        if not self.cluster.etcd.alive() or self.cluster.etcd.paused:
+            raise Spared("etcd does not run")
+
     def etcd_kill(self):
+        self.etcd_runs()
         self.cluster.etcd.kill()
         self.undo.append(self.cluster.etcd.start)
         return "kill -9 etcd", self.hold(0, self.lease * 2)
 
     def etcd_pause(self):
+        self.etcd_runs()
         self.cluster.etcd.pause()
         self.undo.append(self.cluster.etcd.resume)
         return "SIGSTOP etcd", self.hold(1, self.lease * 2)
@@ -119,8 +125,7 @@ class Nemesis:
             raise Spared("etcd does not answer")
 
     def etcd_slow(self):
-        if not self.cluster.etcd.alive() or self.cluster.etcd.paused:
-            raise Spared("etcd does not run")
+        self.etcd_runs()
         injected = Injected(self.cluster.etcd, "fdatasync", f"delay_exit={self.chance.choice((100, 500, 1000))}000")
         self.undo.append(injected.end)
         return "the disk of etcd is slow", self.hold(1, self.lease * 2)
