@@ -17,7 +17,8 @@ A history is a file of JSON arrays, one a line:
     ["refused", t, reader, topic, partition, error]           a reader is told that its place does not exist (any more)
     ["end", t, reader, topic, partition, low, high]           a reader of the whole, after all faults: it read from low up to high
     ["fault", t, what]                                        for who reads the history
-    ["commit", began, ended, group, topic, partition, offset, outcome]     outcome: ok | fail | unknown
+    ["commit", began, ended, group, topic, partition, offset, outcome]     outcome: ok | again | fail | unknown; again: acknowledged, and sent
+                                                              more than once: what was given up may still come in, behind newer ones
     ["fetched", began, ended, group, topic, partition, offset]             what OffsetFetch said
 
 Times are seconds of one monotonic clock. What a topic promises: `idempotent`: each acknowledged record is there exactly once, at
@@ -48,7 +49,7 @@ class Partition:
 
 class Group:
     def __init__(self):
-        self.commits, self.fetched = [], []
+        self.commits, self.fetched, self.late = [], [], set()
 
 
 class Checker:
@@ -131,9 +132,12 @@ class Checker:
             self.wrong("taken back", topic, f"{topic}-{partition}: ended at {this.high}, for {reader} later at {high}")
 
     def on_commit(self, began, ended, group, topic, partition, offset, outcome):
+        group = self.groups[group, topic, partition]
         if outcome != "fail":
-            self.groups[group, topic, partition].commits.append((began, ended if outcome == "ok" else None, offset))
-        self.counts["commits acknowledged"] += outcome == "ok"
+            group.commits.append((began, None if outcome == "unknown" else ended, offset))
+        if outcome == "again":
+            group.late.add(offset)
+        self.counts["commits acknowledged"] += outcome in ("ok", "again")
 
     def on_fetched(self, began, ended, group, topic, partition, offset):
         self.groups[group, topic, partition].fetched.append((began, ended, offset))
@@ -190,7 +194,8 @@ class Checker:
 
     def judge_group(self, where, this):
         """What OffsetFetch may say: the newest commit that had been acknowledged before it was asked, or one that can have come after
-        that one: what was begun after it or beside it, and what was never answered."""
+        that one: what was begun after it or beside it, what was never answered, and what was sent again (the network may hold the first
+        attempt for long: a commit without a generation has nothing by which a broker could tell)."""
         answered_by = {}
         for _, ended, offset in this.fetched:  # what was seen is there, whoever was told
             answered_by[offset] = min(ended, answered_by.get(offset, ended))
@@ -205,7 +210,7 @@ class Checker:
                 self.wrong("offset lost", where, f"{where}: {newest[2]} was acknowledged, OffsetFetch says {offset} at {began:.3f}")
             elif offset not in tried:
                 self.wrong("offset never committed", where, f"{where}: OffsetFetch says {offset}, which nobody committed")
-            elif newest is not None and not any(c[2] == offset and c[0] < ended and (c == newest or c[1] is None or c[1] > newest[0]) for c in commits):
+            elif newest is not None and not any(c[2] == offset and c[0] < ended and (c == newest or c[1] is None or c[1] > newest[0] or offset in this.late) for c in commits):
                 self.wrong("offset moved back", where, f"{where}: {newest[2]} was acknowledged, OffsetFetch says {offset} at {began:.3f}")
 
     def broken(self):
@@ -400,13 +405,16 @@ def legal():
     beside = clean()
     beside.append(["commit", 16.5, 20, "g", "t", 0, 18, "ok"])           # while the fetch is under way
     pick(beside, "fetched", nth=2)[6] = 18
+    again = clean()
+    pick(again, "commit", nth=0)[7] = "again"                            # sent twice, and the first attempt came in last
+    pick(again, "fetched", nth=2)[6] = 5
     weak = clean()
     weak[0] = ["promise", "t", "one"]
     lost(weak)
     twice = clean()
     twice[0] = ["promise", "t", "all"]
     duplicated(twice)
-    return {"clean": clean(), "never answered": unanswered, "a late commit": late, "a commit beside": beside, "acks=1 lost": weak, "acks=all twice": twice}
+    return {"clean": clean(), "never answered": unanswered, "a late commit": late, "a commit beside": beside, "a commit sent again": again, "acks=1 lost": weak, "acks=all twice": twice}
 
 
 def self_test():
