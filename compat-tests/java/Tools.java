@@ -94,7 +94,7 @@ public final class Tools {
         run("TopicCommand", "--create", "--topic", t, "--if-not-exists").ok();
         Result described = run("TopicCommand", "--describe", "--topic", t).ok();
         described.find("^Topic: " + t + "\tTopicId: \\S{22}\tPartitionCount: 3\tReplicationFactor: " + Check.REPLICAS + "\tConfigs: .*retention.ms=7200000");
-        for (int p = 0; p < 3; p++) described.find("^\tTopic: " + t + "\tPartition: " + p + "\tLeader: (\\d+)\tReplicas: \\1\tIsr: \\1\t");
+        for (int p = 0; p < 3; p++) described.find("^\tTopic: " + t + "\tPartition: " + p + "\tLeader: (\\d+)\tReplicas: \\1(,\\d+)*\tIsr: \\1(,\\d+)*\t");
         run("TopicCommand", "--list").ok().find("^" + t + "$");
         run("TopicCommand", "--alter", "--topic", t, "--partitions", "5").ok();
         eventually("5 partitions", () -> run("TopicCommand", "--describe", "--topic", t).out().contains("PartitionCount: 5"));
@@ -228,6 +228,11 @@ public final class Tools {
         run("ConsumerPerformance", "--topic", t, "--num-records", "40000", "--timeout", "20000").ok().find("40000");
     }
 
+    /** A described topic without who leads now, and in which order replicas came back in sync. */
+    static String placed(String described) {
+        return Check.REPLICAS == 1 ? described : described.replaceAll("\tLeader: \\d+", "").replaceAll("\tIsr: [\\d,]+", "");
+    }
+
     /** After a restart of the broker the tools see topics, records, configs and groups as before. */
     static void restart(String how) throws Exception {
         String t = check.topic("restart-" + how), group = check.topic("restart-" + how);
@@ -236,7 +241,7 @@ public final class Tools {
         run("consumer.ConsoleConsumer", "--topic", t, "--from-beginning", "--group", group, "--max-messages", "2", "--timeout-ms", "20000").ok().find("^a\nb$");
         String before = run("TopicCommand", "--describe", "--topic", t).ok().out();
         Check.restart(how);
-        Check.equal(run("TopicCommand", "--describe", "--topic", t).ok().out(), before, "the described topic");
+        Check.equal(placed(run("TopicCommand", "--describe", "--topic", t).ok().out()), placed(before), "the described topic");
         run("ConfigCommand", "--describe", "--topic", t).ok().find("retention.ms=7200000");
         run("consumer.group.ConsumerGroupCommand", "--describe", "--group", group).ok().find("^" + group + "\\s+" + t + "\\s+\\d\\s+2\\s+3\\s+1\\s");
         run("consumer.ConsoleConsumer", "--topic", t, "--group", group, "--max-messages", "1", "--timeout-ms", "20000").ok().find("^c$");
