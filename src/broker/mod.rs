@@ -89,14 +89,16 @@ impl Broker {
 
         let claimed = LogManager::claim(&config.log_dirs)?;
         let (registry, session) = registration::register(&config, &claimed, &clock).await?;
+        // Side by side: of many partitions each of them takes its time.
+        let loading = Watcher::load(Arc::clone(&registry), Resolver::new(&config));
+        let loading = tokio::spawn(loading);
         let logs = LogManager::open_claimed(
             log_config(&config, session.cluster_id()),
             claimed,
             Arc::clone(&clock),
         )?;
-        let watcher = Watcher::load(Arc::clone(&registry), Resolver::new(&config))
-            .await
-            .context("read the registry")?;
+        let watcher = loading.await.context("read the registry")?;
+        let watcher = watcher.context("read the registry")?;
         session.remove_orphans(&watcher.unattached_topics()).await?;
         let metadata = watcher.cache();
         let admin = Admin::new(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::types::{Offset, TopicId, TopicPartition};
+use crate::types::{Offset, TopicId, TopicName, TopicPartition};
 
 /// Offsets by partition, as in `recovery-point-offset-checkpoint`.
 pub(crate) type Offsets = BTreeMap<TopicPartition, Offset>;
@@ -26,21 +26,34 @@ pub(crate) fn offsets_from_text(text: &str) -> (Offsets, bool) {
     let mut lines = text.lines();
     let version = lines.next().map(str::trim);
     let count: Option<usize> = lines.next().and_then(|line| line.trim().parse().ok());
-    let mut offsets = Offsets::new();
     let mut whole = version == Some("0") && torn.is_empty();
-    for line in lines.filter(|line| !line.trim().is_empty()) {
-        match parse_line(line) {
-            Some((partition, offset)) => {
-                offsets.insert(partition, offset);
-            }
-            None => whole = false,
-        }
-    }
+    let mut names = TopicNames::default();
+    let lines = lines.filter(|line| !line.trim().is_empty());
+    let parsed = lines.filter_map(|line| {
+        let parsed = parse_line(line, &mut names);
+        whole &= parsed.is_some();
+        parsed
+    });
+    // All at once: in the order in which they are written that takes no search for each.
+    let offsets: Offsets = parsed.collect();
     whole &= count == Some(offsets.len());
     (offsets, whole)
 }
 
-fn parse_line(line: &str) -> Option<(TopicPartition, Offset)> {
+/// Partitions of a topic stand behind one another: their names are one in memory.
+#[derive(Debug, Default)]
+pub(super) struct TopicNames(Option<TopicName>);
+
+impl TopicNames {
+    pub(super) fn of(&mut self, topic: &str) -> TopicName {
+        match &self.0 {
+            Some(last) if **last == *topic => TopicName::clone(last),
+            _ => TopicName::clone(self.0.insert(topic.into())),
+        }
+    }
+}
+
+fn parse_line(line: &str, names: &mut TopicNames) -> Option<(TopicPartition, Offset)> {
     let mut words = line.split_ascii_whitespace();
     let topic = words.next()?;
     let partition = words.next()?.parse().ok()?;
@@ -48,7 +61,7 @@ fn parse_line(line: &str) -> Option<(TopicPartition, Offset)> {
     if words.next().is_some() || offset < 0 {
         return None;
     }
-    Some((TopicPartition::new(topic, partition), offset))
+    Some((TopicPartition::new(names.of(topic), partition), offset))
 }
 
 /// The content of `partition.metadata`.

@@ -199,7 +199,16 @@ impl Directory {
             log_starts,
             stale,
         };
-        Ok(Arc::new(Self::new(number, path, shared, found, Some(lock))))
+        let directory = Self::new(number, path, shared, found, Some(lock));
+        let is_deleted = |entry: &&DirectoryEntry| {
+            entry.is_directory && names::is_deleted_directory(&entry.name)
+        };
+        for entry in entries.iter().filter(is_deleted) {
+            let path = path.join(&entry.name);
+            let tasks = &directory.tasks;
+            tasks.set(Task::RemoveDirectory(path), Duration::ZERO);
+        }
+        Ok(Arc::new(directory))
     }
 
     fn new(

@@ -43,16 +43,6 @@ impl Housekeeping {
         }
         let high_watermarks_every = interval(config.high_watermark_checkpoint_interval_ms);
         tasks.set(Task::HighWatermarks, high_watermarks_every);
-        let entries = match directory.is_online() {
-            true => directory.disk.list(&directory.path).unwrap_or_default(),
-            false => Vec::new(),
-        };
-        for entry in entries {
-            if entry.is_directory && names::is_deleted_directory(&entry.name) {
-                let path = directory.path.join(entry.name);
-                tasks.set(Task::RemoveDirectory(path), Duration::ZERO);
-            }
-        }
         Self {
             directory,
             recovery_points_every: interval(config.flush_offset_checkpoint_interval_ms),

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use super::checkpoint::TopicNames;
 use super::leader_epochs::LeaderEpochs;
 use crate::types::{Offset, TimestampMs, TopicId, TopicPartition};
 
@@ -98,25 +99,22 @@ impl Manifest {
         {
             return None;
         }
-        let entries = lines.lines().map(parse_line).collect::<Option<_>>()?;
+        let mut names = TopicNames::default();
+        let parsed = lines.lines().map(|line| parse_line(line, &mut names));
+        let entries = parsed.collect::<Option<_>>()?;
         Some(Self { entries })
     }
 }
 
-fn parse_line(line: &str) -> Option<(TopicPartition, ManifestEntry)> {
-    let words: Vec<&str> = line.split(' ').collect();
-    let [
-        topic,
-        partition,
-        topic_id,
-        log_start,
-        log_end,
-        segments,
-        epochs,
-    ] = words[..]
-    else {
+fn parse_line(line: &str, names: &mut TopicNames) -> Option<(TopicPartition, ManifestEntry)> {
+    let mut words = line.split(' ');
+    let mut word = || words.next();
+    let (topic, partition, topic_id) = (word()?, word()?, word()?);
+    let (log_start, log_end) = (word()?, word()?);
+    let (segments, epochs) = (word()?, word()?);
+    if word().is_some() {
         return None;
-    };
+    }
     let mut cache = LeaderEpochs::default();
     for epoch in elements(epochs) {
         let (epoch, start) = epoch.split_once(':')?;
@@ -131,7 +129,8 @@ fn parse_line(line: &str) -> Option<(TopicPartition, ManifestEntry)> {
             .collect::<Option<_>>()?,
         epochs: cache,
     };
-    Some((TopicPartition::new(topic, partition.parse().ok()?), entry))
+    let partition = TopicPartition::new(names.of(topic), partition.parse().ok()?);
+    Some((partition, entry))
 }
 
 fn parse_segment(text: &str) -> Option<SegmentEntry> {

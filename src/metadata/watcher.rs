@@ -271,11 +271,21 @@ async fn read(
     let mut page = registry.range("/", "", PAGE_KEYS, 0).await?;
     let revision = page.revision;
     loop {
-        for entry in page.entries {
-            delta.apply(&WatchEvent::Put(entry));
+        let (entries, from) = (page.entries, page.next_key);
+        // The next page comes while this one is decoded.
+        let next = async {
+            let from = from?;
+            Some(registry.range("/", &from, PAGE_KEYS, revision).await)
+        };
+        let decode = async {
+            for entry in entries {
+                delta.apply(&WatchEvent::Put(entry));
+            }
+        };
+        match tokio::join!(next, decode) {
+            (Some(next), ()) => page = next?,
+            (None, ()) => break,
         }
-        let Some(from) = page.next_key else { break };
-        page = registry.range("/", &from, PAGE_KEYS, revision).await?;
     }
     let (mut image, unattached, problems) = delta.finish(&empty, resolver);
     report(&problems);
