@@ -1,6 +1,7 @@
 //! Arguments, configuration, logging, the broker, and the signals that stop it.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use ottla::broker::Broker;
@@ -19,6 +20,8 @@ const HEAP_PIECE_BYTES_MAX: i32 = 64 << 10;
 /// So much free memory at a heap's end is kept for the next moment.
 #[cfg(target_env = "gnu")]
 const HEAP_SPARE_BYTES: i32 = 1 << 20;
+/// The first clients are served by then.
+const START_FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 const EXIT_AT_ONCE: i32 = 130;
 /// As Kafka ends itself.
 const EXIT_NO_DIRECTORY: i32 = 1;
@@ -91,6 +94,35 @@ async fn bury_orphans() {
     std::future::pending().await
 }
 
+/// Has the kernel take the pages of code out of this process that only the start needed: what runs
+/// comes back by itself, from the page cache. They are half of what an idle broker would count.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)] // there is no safe form
+fn forget_start() {
+    use rustix::mm::{Advice, madvise};
+    // Where it cannot be read nothing is lost.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    for line in maps
+        .lines()
+        .filter(|line| line.contains(" r-xp ") && line.contains('/'))
+    {
+        let range = line
+            .split_once(' ')
+            .and_then(|(range, _)| range.split_once('-'));
+        let Some((start, end)) = range else { continue };
+        let number = |text| usize::from_str_radix(text, 16);
+        if let (Ok(start), Ok(end)) = (number(start), number(end)) {
+            let address = std::ptr::with_exposed_provenance_mut(start);
+            // SAFETY: executable mappings of files are private and never written to: the pages that
+            // are dropped are those of the file, which the next access maps again.
+            let _ = unsafe { madvise(address, end - start, Advice::LinuxDontNeed) };
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn forget_start() {}
+
 fn run(start: Start<'_>) -> anyhow::Result<()> {
     let mut loaded = BrokerConfig::load(start.file, environment(), start.overrides)?;
     if start.in_container {
@@ -118,7 +150,14 @@ fn run(start: Start<'_>) -> anyhow::Result<()> {
         if start.in_container {
             container::announce(node_id);
         }
+        let started = tokio::time::sleep(START_FORGOTTEN_AFTER);
+        let forget = async {
+            started.await;
+            forget_start();
+            std::future::pending().await
+        };
         tokio::select! {
+            () = forget => {}
             () = &mut orphans => {}
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

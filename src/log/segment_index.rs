@@ -16,7 +16,7 @@ use crate::types::{NO_TIMESTAMP, Offset, TimestampMs};
 
 /// Entries kept in memory before they are written: a segment at rest costs little, and a busy one a
 /// system call per so many entries.
-pub(crate) const PENDING_MAX: usize = 64;
+pub(crate) const PENDING_MAX: usize = 32;
 /// Entries read at once at the end of a search in the file.
 const SEARCH_PAGE: u32 = 512;
 

@@ -33,7 +33,7 @@ const GROWTH_BYTES_MIN: usize = 64 << 10;
 const SLICES_MAX: usize = 32;
 /// Requests whose answers are outstanding may hold this many bytes on one connection; one more request
 /// is always read when there is none.
-const OUTSTANDING_BYTES_MAX: usize = 4 << 20;
+const OUTSTANDING_BYTES_MAX: usize = 2 << 20;
 /// Answers that are gathered into one write.
 const GATHER_BYTES_MAX: u64 = 256 << 10;
 /// A file range is copied through a buffer of this size where the socket cannot send files.

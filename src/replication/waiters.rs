@@ -3,9 +3,6 @@
 //! A waiter names the bound that it waits for and the offset that the bound has to reach; it is
 //! looked at when *that* bound advances, and not at any other time.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-
 use crate::types::Offset;
 
 /// Up to where a reader may see.
@@ -26,28 +23,35 @@ pub(crate) type Ticket = u64;
 /// Everything parked on one partition. Empty, it holds no memory.
 #[derive(Debug)]
 pub(crate) struct Waiters<T> {
-    by_bound: BTreeMap<(FetchBound, Offset, Ticket), T>,
+    /// Ascending. Most wait at the end, and most partitions have one or none: a tree's node would hold
+    /// eleven.
+    parked: Vec<(Key, T)>,
 }
+
+type Key = (FetchBound, Offset, Ticket);
 
 impl<T> Waiters<T> {
     pub(crate) fn new() -> Self {
-        Self {
-            by_bound: BTreeMap::new(),
-        }
+        Self { parked: Vec::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_bound.is_empty()
+        self.parked.is_empty()
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.by_bound.len()
+        self.parked.len()
     }
 
     /// Parks until `bound` has reached `offset`.
     pub(crate) fn park(&mut self, bound: FetchBound, offset: Offset, ticket: Ticket, waiter: T) {
-        self.by_bound.insert((bound, offset, ticket), waiter);
+        let key = (bound, offset, ticket);
+        if self.parked.is_empty() {
+            self.parked.reserve_exact(1);
+        }
+        let at = self.parked.partition_point(|(parked, _)| *parked < key);
+        self.parked.insert(at, (key, waiter));
     }
 
     /// Forgets a waiter that was parked with exactly these.
@@ -57,16 +61,24 @@ impl<T> Waiters<T> {
         offset: Offset,
         ticket: Ticket,
     ) -> Option<T> {
-        self.by_bound.remove(&(bound, offset, ticket))
+        let key = (bound, offset, ticket);
+        let found = self
+            .parked
+            .binary_search_by_key(&key, |(parked, _)| *parked);
+        Some(self.remove(found.ok()?))
     }
 
     /// Forgets a waiter whose offset the caller does not know; walks all of them.
     pub(crate) fn cancel_ticket(&mut self, ticket: Ticket) -> Option<T> {
-        let key = *self
-            .by_bound
-            .keys()
-            .find(|(_, _, parked)| *parked == ticket)?;
-        self.by_bound.remove(&key)
+        let mut keys = self.parked.iter().map(|(key, _)| key);
+        let at = keys.position(|(_, _, parked)| *parked == ticket)?;
+        Some(self.remove(at))
+    }
+
+    fn remove(&mut self, at: usize) -> T {
+        let (_, waiter) = self.parked.remove(at);
+        self.tidy();
+        waiter
     }
 
     /// `bound` has reached `to`: takes every waiter that waited for no more than that and that
@@ -78,32 +90,37 @@ impl<T> Waiters<T> {
         woken: &mut Vec<T>,
         mut is_satisfied: impl FnMut(&mut T) -> bool,
     ) {
-        let reached = Self::reached(bound, to);
-        if self.by_bound.range(reached.clone()).next().is_none() {
+        let first = self.parked.partition_point(|((of, ..), _)| *of < bound);
+        let last = (bound, to, Ticket::MAX);
+        let end = self.parked.partition_point(|(parked, _)| *parked <= last);
+        if first >= end {
             return;
         }
-        woken.extend(
-            self.by_bound
-                .extract_if(reached, |_, waiter| is_satisfied(waiter))
-                .map(|(_, waiter)| waiter),
-        );
+        let satisfied = self
+            .parked
+            .extract_if(first..end, |(_, waiter)| is_satisfied(waiter));
+        woken.extend(satisfied.map(|(_, waiter)| waiter));
+        self.tidy();
     }
 
     /// Takes all: the partition went away, moved, or broke.
     pub(crate) fn drain(&mut self) -> Vec<T> {
-        std::mem::take(&mut self.by_bound).into_values().collect()
+        let parked = std::mem::take(&mut self.parked);
+        parked.into_iter().map(|(_, waiter)| waiter).collect()
     }
 
     /// Takes those that `matches` says, wherever the bounds are.
     pub(crate) fn take(&mut self, mut matches: impl FnMut(&T) -> bool) -> Vec<T> {
-        self.by_bound
-            .extract_if(.., |_, waiter| matches(waiter))
-            .map(|(_, waiter)| waiter)
-            .collect()
+        let taken = self.parked.extract_if(.., |(_, waiter)| matches(waiter));
+        let taken = taken.map(|(_, waiter)| waiter).collect();
+        self.tidy();
+        taken
     }
 
-    fn reached(bound: FetchBound, to: Offset) -> RangeInclusive<(FetchBound, Offset, Ticket)> {
-        (bound, Offset::MIN, Ticket::MIN)..=(bound, to, Ticket::MAX)
+    fn tidy(&mut self) {
+        if self.parked.is_empty() {
+            self.parked = Vec::new();
+        }
     }
 }
 
