@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::checkpoint::{self, MetaProperties, Offsets};
+use super::checkpoint::{self, Offsets};
 use super::claim::{ClaimedDirectory, is_dead_disk, refused};
-use super::disk::{DirectoryEntry, Disk, DiskLock, RealDisk, read_small_file, replace_file};
+use super::disk::{DirectoryEntry, Disk, DiskLock, read_small_file, replace_file};
 use super::executor::ThreadPool;
 use super::files::FilePool;
 use super::flush::{FlushQueue, FlushRounds};
@@ -19,6 +19,7 @@ use super::log::{Log, LogError};
 use super::manager::FlushListener;
 use super::manifest::Manifest;
 use super::names;
+use super::owner::{Owner, check_owner};
 use super::room::Room;
 use super::tail_cache::TailCache;
 use super::tasks::{Task, TaskQueue};
@@ -26,7 +27,7 @@ use crate::time::Clock;
 use crate::types::{Offset, TopicId, TopicPartition};
 
 /// Longest small file that is read: 100,000 partitions with long names.
-const SMALL_FILE_BYTES_MAX: u64 = 256 << 20;
+pub(super) const SMALL_FILE_BYTES_MAX: u64 = 256 << 20;
 /// Jobs that may wait for a directory's threads.
 const QUEUED_JOBS_MAX: usize = 1 << 16;
 /// How soon recovery points that flushes noted are written down: many in one file.
@@ -45,13 +46,6 @@ pub(super) struct Shared {
     pub producer_id_expiration_ms: Arc<AtomicI64>,
     pub flush_rounds: FlushRounds,
     pub reserved_bytes: u64,
-}
-
-/// Who owns the directories.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Owner<'a> {
-    pub cluster_id: &'a str,
-    pub node_id: i32,
 }
 
 /// One of `log.dirs`.
@@ -709,96 +703,4 @@ fn read_manifest(disk: &dyn Disk, path: &Path) -> Manifest {
         tracing::warn!(directory = %path.display(), "the manifest is damaged: partitions are looked at one by one");
         Manifest::default()
     })
-}
-
-/// The cluster that the data belongs to, and the first directory that says so.
-pub fn cluster_id_of(directories: &[ClaimedDirectory]) -> Option<(PathBuf, String)> {
-    directories.iter().find_map(|directory| {
-        let text = read_text(&RealDisk, &directory.path, names::META_PROPERTIES)?;
-        let id = MetaProperties::from_text(&text).cluster_id?;
-        Some((directory.path.clone(), id))
-    })
-}
-
-/// `directory.id` of those directories that have one.
-pub fn directory_ids(directories: &[ClaimedDirectory]) -> Vec<String> {
-    let id = |directory: &ClaimedDirectory| {
-        let text = read_text(&RealDisk, &directory.path, names::META_PROPERTIES)?;
-        let id = MetaProperties::from_text(&text).directory_id?;
-        Some(id.to_string())
-    };
-    directories.iter().filter_map(id).collect()
-}
-
-/// Whether there are files of partitions in any of them.
-pub fn has_partitions(directories: &[ClaimedDirectory]) -> bool {
-    directories.iter().any(|directory| {
-        let entries = RealDisk.list(&directory.path).unwrap_or_default();
-        entries.iter().any(|entry| {
-            entry.is_directory && names::parse_partition_directory(&entry.name).is_some()
-        })
-    })
-}
-
-/// Refuses a directory of another cluster or node; writes `meta.properties` where there is none.
-fn check_owner(disk: &dyn Disk, path: &Path, owner: Owner<'_>) -> Result<(), LogError> {
-    let file = path.join(names::META_PROPERTIES);
-    let text = match read_small_file(disk, &file, SMALL_FILE_BYTES_MAX) {
-        Err(error) if is_disk_fault(&error) => return Err(error.into()),
-        _ => read_text(disk, path, names::META_PROPERTIES),
-    };
-    let found = text
-        .map(|text| MetaProperties::from_text(&text))
-        .filter(|meta| meta.cluster_id.is_some() || meta.node_id.is_some());
-    let foreign = |what: &str, theirs: &dyn std::fmt::Display, ours: &dyn std::fmt::Display| {
-        LogError::Unusable {
-            path: path.to_owned(),
-            reason: format!(
-                "its meta.properties says that it belongs to {what} {theirs}, this broker is {what} {ours}"
-            ),
-            fix: format!("start the broker as {what} {theirs}, or give it a directory of its own"),
-        }
-    };
-    let mut meta = MetaProperties {
-        cluster_id: Some(owner.cluster_id.to_owned()),
-        node_id: Some(owner.node_id),
-        directory_id: Some(TopicId(*uuid::Uuid::new_v4().as_bytes())),
-    };
-    if let Some(found) = found {
-        if let Some(id) = found.cluster_id.filter(|id| id != owner.cluster_id) {
-            return Err(foreign("cluster", &id, &owner.cluster_id));
-        }
-        if let Some(id) = found.node_id.filter(|&id| id != owner.node_id) {
-            return Err(foreign("node", &id, &owner.node_id));
-        }
-        if found.directory_id.is_some() {
-            return Ok(());
-        }
-        meta.directory_id = meta.directory_id.or(found.directory_id);
-    } else {
-        sync_parents(disk, path)?;
-    }
-    replace_file(
-        disk,
-        &path.join(names::META_PROPERTIES),
-        meta.to_text().as_bytes(),
-        true, // a torn one would be somebody else's
-    )?;
-    Ok(())
-}
-
-/// Makes the name of a new log directory durable, and of those above it that may be as new.
-pub(super) fn sync_parents(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    for (number, parent) in path.ancestors().skip(1).enumerate() {
-        let parent = match parent.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => parent,
-        };
-        match disk.sync_directory(parent) {
-            // Above somebody else's directory there is nothing of ours.
-            Err(_) if number > 0 => break,
-            result => result?,
-        }
-    }
-    Ok(())
 }

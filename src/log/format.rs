@@ -4,9 +4,9 @@ use std::io;
 use std::path::Path;
 
 use super::checkpoint::MetaProperties;
-use super::directory::sync_parents;
 use super::disk::{Disk, RealDisk, read_small_file, replace_file};
 use super::names;
+use super::owner::sync_parents;
 use crate::types::TopicId;
 
 const META_BYTES_MAX: u64 = 1 << 16;

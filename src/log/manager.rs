@@ -10,13 +10,14 @@ use parking_lot::Mutex;
 
 use super::claim::{self, ClaimedDirectory};
 use super::closing::close_directory;
-use super::directory::{Directory, Owner, Shared, Slot};
+use super::directory::{Directory, Shared, Slot};
 use super::disk::{Disk, RealDisk};
 use super::files::{self, FilePool};
 use super::flush::{self, FlushRounds};
 use super::housekeeping::Housekeeping;
 use super::inventory::PartitionOnDisk;
 use super::names;
+use super::owner::Owner;
 use super::recovery::Opening;
 use super::scrub::{self, ScrubStop};
 use super::segment::{Findings, LogFiles};

@@ -34,6 +34,7 @@ mod manager;
 mod manifest;
 mod names;
 mod note;
+mod owner;
 mod producer_state;
 mod producers;
 mod read;
@@ -51,7 +52,6 @@ mod truncate;
 mod walk;
 
 pub use claim::ClaimedDirectory;
-pub use directory::{cluster_id_of, directory_ids, has_partitions};
 pub use disk::{DirectoryEntry, Disk, DiskFile, DiskLock, OpenMode, RealDisk};
 pub use executor::{Executor, InlineExecutor, Job, ThreadPool};
 pub use format::{DirectoryOwner, directory_owner, format_directory};
@@ -62,6 +62,7 @@ pub use log::{
 };
 pub use manager::{FlushListener, LogManager, LogManagerConfig, open_files_most};
 pub use note::registry_notes;
+pub use owner::{cluster_id_of, directory_ids, has_partitions};
 
 #[cfg(test)]
 pub(crate) mod gated_disk;
