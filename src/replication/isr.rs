@@ -444,6 +444,14 @@ impl Isr {
         self.quiet_until = None;
         self.know_replicas();
         self.grant_time(now, |id| !before.isr.contains(id));
+        // Who was taken out by somebody else, or left by itself, comes back by what it fetches from now on.
+        let now_out = before.isr.iter().filter(|id| !committed.isr.contains(id));
+        for id in now_out {
+            if let Some(follower) = self.followers.get_mut(id) {
+                follower.position = None;
+                follower.caught_up_at = None;
+            }
+        }
     }
 
     /// Log start of all live replicas: `own` at most.

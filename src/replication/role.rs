@@ -1,6 +1,7 @@
 //! What a partition is to this broker: one that it leads, alone or with others, or one that it does not.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::isr::Isr;
@@ -114,6 +115,7 @@ impl Partition {
     /// The log directory is gone.
     pub(super) fn take_offline(&self) {
         self.fail(Health::Offline, ErrorCode::KafkaStorageError);
+        self.shared.failures.fetch_add(1, Ordering::AcqRel);
         self.settle_isr(); // somebody else is to lead
     }
 

@@ -61,6 +61,8 @@ pub(super) struct Shared {
     pub(super) logs: Arc<LogManager>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<dyn Clock>,
+    /// Counts partitions whose log directory failed: a fetcher looks again which of its own did.
+    pub(super) failures: Arc<AtomicU64>,
     /// Until when this broker may count on its registration.
     pub(super) lease: Arc<LeaseDeadline>,
     pub(super) outbox: Outbox,
@@ -85,6 +87,7 @@ impl Shared {
             logs,
             metrics,
             clock,
+            failures: Arc::default(),
             lease: Arc::default(),
             outbox: Outbox::default(),
             executor,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -111,6 +111,8 @@ struct FetcherShared {
     clock: Arc<dyn Clock>,
     /// R3: the registration that this broker fetches with; −1 before it is known.
     broker_epoch: AtomicI64,
+    /// Counts partitions of this broker whose log directory failed.
+    failures: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -163,6 +165,7 @@ impl ReplicaFetchers {
                 metrics: Arc::clone(&replicas.shared().metrics),
                 clock,
                 broker_epoch: AtomicI64::new(-1),
+                failures: Arc::clone(&replicas.shared().failures),
             }),
             replicas,
             state: Mutex::default(),
@@ -285,6 +288,8 @@ struct Fetcher {
     /// When that was asked for.
     asked_at: Option<Instant>,
     interrupted: Option<Instant>,
+    /// So many failures were seen to.
+    failures: u64,
     /// The last failure was told of.
     complained: bool,
 }
@@ -313,6 +318,7 @@ impl Fetcher {
             answering: None,
             asked_at: None,
             interrupted: None,
+            failures: 0,
             complained: false,
         }
     }
@@ -350,6 +356,24 @@ impl Fetcher {
                 }
             }
         }
+    }
+
+    /// What lies in a directory that failed is not asked for any more: what is said of it would count, and it
+    /// would be in sync again.
+    fn drop_failed(&mut self) {
+        let failures = self.shared.failures.load(Ordering::Acquire);
+        if failures == self.failures {
+            return;
+        }
+        self.failures = failures;
+        let machine = &mut self.machine;
+        self.partitions.retain(|key, partition| {
+            let failed = partition.is_offline();
+            if failed {
+                machine.leave(*key);
+            }
+            !failed
+        });
     }
 
     fn begin(&mut self, step: Step) {
@@ -404,6 +428,7 @@ impl Fetcher {
         if self.answering.is_some() || self.patience.is_some() {
             return;
         }
+        self.drop_failed();
         let broker_epoch = self.shared.broker_epoch.load(Ordering::Acquire);
         let Some(request) = self.machine.request(broker_epoch) else {
             return;

@@ -523,3 +523,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_left_by_itself_is_back_by_what_it_fetches_from_then_on() {
+    let mut leader = Leader::new(&[0, 1, 2], &[], 2);
+    leader.fetch(1, ONE, 100);
+    leader.fetch(1, TWO, 100);
+    // Its disk failed: it has said so itself. What it had is no reason to take it back.
+    let now = leader.at(2);
+    leader.isr.learn(now, &partition(&[0, 2], &[], 2));
+    assert_eq!(leader.propose(2), None);
+    leader.fetch(3, TWO, 100);
+    assert_eq!(leader.propose(40), None);
+    leader.fetch(41, TWO, 100);
+    leader.fetch(41, ONE, 100);
+    let joins = leader.propose(41).unwrap();
+    assert_eq!(joins.added, [(ONE, EPOCHS[1])]);
+}
