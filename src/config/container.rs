@@ -54,9 +54,13 @@ pub fn server_properties(
         keys.retain(|(key, _)| key != "listeners");
         keys.push(("listeners".to_owned(), everywhere(advertised)));
     }
-    if layout == Layout::Confluent && set("KAFKA_LOG_DIRS").is_none() {
-        keys.retain(|(key, _)| key != "log.dirs");
-        keys.push(("log.dirs".to_owned(), "/var/lib/kafka/data".to_owned()));
+    if layout == Layout::Confluent {
+        // `kafka-storage format` decides it; scripts run that with ids of their own.
+        keys.retain(|(key, _)| key != "cluster.id");
+        if set("KAFKA_LOG_DIRS").is_none() {
+            keys.retain(|(key, _)| key != "log.dirs");
+            keys.push(("log.dirs".to_owned(), "/var/lib/kafka/data".to_owned()));
+        }
     }
     let mut text = match mounted.filter(|text| !text.trim().is_empty()) {
         Some(mounted) => format!("{mounted}\n"),
@@ -171,7 +175,7 @@ mod tests {
         assert!(
             written(&[("KAFKA_NODE_ID", "1")]).contains(&pair("log.dirs", "/var/lib/kafka/data"))
         );
-        let own = written(&[("KAFKA_LOG_DIRS", "/own")]);
+        let own = written(&[("KAFKA_LOG_DIRS", "/own"), ("CLUSTER_ID", "c")]);
         assert_eq!(own, [pair("log.dirs", "/own")]);
     }
 

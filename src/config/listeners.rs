@@ -275,9 +275,13 @@ fn check_protocol(
             "listeners",
             listeners,
             format!(
-                "no security protocol is known for listener {0}: add {0}:PLAINTEXT to \
+                "no security protocol is known for listener {0}: add {0}:{1} to \
                  listener.security.protocol.map",
-                endpoint.name
+                endpoint.name,
+                PROTOCOLS
+                    .iter()
+                    .find(|name| **name == endpoint.name)
+                    .unwrap_or(&"PLAINTEXT"),
             ),
         )),
     }
