@@ -7,7 +7,7 @@ use std::time::Duration;
 use rskafka::client::ClientBuilder;
 use rskafka::client::partition::{Compression, UnknownTopicHandling};
 use rskafka::record::Record;
-use testcontainers_modules::kafka::{apache, confluent};
+use testcontainers_modules::kafka::apache;
 use testcontainers_modules::testcontainers::core::ContainerPort;
 use testcontainers_modules::testcontainers::runners::AsyncRunner;
 use testcontainers_modules::testcontainers::{Image, ImageExt};
@@ -81,11 +81,9 @@ async fn main() {
     let native = with(apache::Kafka::default(), &name, &tag, apache::KAFKA_PORT).await;
     let jvm = apache::Kafka::default().with_jvm_image();
     let jvm = with(jvm, &name, &tag, apache::KAFKA_PORT).await;
-    let old = with(confluent::Kafka::default(), &name, &tag, confluent::KAFKA_PORT).await;
     let fine = [
         told("kafka::apache in place of apache/kafka-native", native),
         told("kafka::apache in place of apache/kafka", jvm),
-        told("kafka::confluent in place of confluentinc/cp-kafka", old),
     ];
     std::process::exit(i32::from(fine.contains(&false)));
 }
