@@ -164,6 +164,7 @@ families! {
     PROCESS_MAX_FDS Gauge "process_max_fds" "File descriptors that may be open.";
     PROCESS_START Gauge "process_start_time_seconds" "When the process started, in seconds since 1970.";
     JVM_MEMORY Gauge "jvm_memory_used_bytes" "Memory of the process that is in RAM, for boards that ask a JVM.";
+    JVM_GC Summary "jvm_gc_collection_seconds" "Nothing: there is no garbage collector, for boards that ask a JVM.";
     JVM_THREADS Gauge "jvm_threads_current" "Threads of the process, for boards that ask a JVM.";
 }
 

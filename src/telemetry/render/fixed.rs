@@ -271,6 +271,7 @@ impl Scrape {
         out.one(n::DISK_READ, process.disk_read_bytes);
         out.one(n::DISK_WRITE, process.disk_write_bytes);
         Series::begin(out, n::JVM_MEMORY).sample(&[("area", &"heap")], process.resident_bytes);
+        Series::begin(out, n::JVM_GC).sum_and_count(&[("gc", &"none")], 0.0, 0);
         out.one(n::JVM_THREADS, process.threads);
         let version = env!("CARGO_PKG_VERSION");
         Series::begin(out, n::BUILD_INFO).sample(&[("version", &version)], 1);

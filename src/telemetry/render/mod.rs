@@ -162,6 +162,9 @@ impl Scrape {
 
     fn what_is_left_out(&self, out: &mut Out) {
         let mut series = Series::begin(out, n::LEFT_OUT);
+        if self.left_out.is_empty() {
+            series.sample(&[], 0);
+        }
         for (family, count) in &self.left_out {
             series.sample(&[("family", family)], count);
         }

@@ -144,8 +144,13 @@ impl<'a> Series<'a> {
             all.push(("quantile", &quantile));
             self.sample(&all, value);
         }
-        self.suffixed("_sum", labels, summary.sum.as_secs_f64() * 1_000.0);
-        self.suffixed("_count", labels, summary.count);
+        let sum = summary.sum.as_secs_f64() * 1_000.0;
+        self.sum_and_count(labels, sum, summary.count);
+    }
+
+    pub(super) fn sum_and_count(&mut self, labels: &[Label<'_>], sum: f64, count: u64) {
+        self.suffixed("_sum", labels, sum);
+        self.suffixed("_count", labels, count);
     }
 }
 
