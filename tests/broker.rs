@@ -413,13 +413,33 @@ fn metrics_and_health_are_served_over_http() {
         answer
     };
     assert!(get("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(get("/readyz").ends_with("\r\n\r\nready\n"));
+    let config = get("/config");
+    let (_, config) = config.split_once("\r\n\r\n").unwrap();
+    let config: serde_json::Value = serde_json::from_str(config).unwrap();
+    assert_eq!(config["config"]["metrics.listeners"]["source"], "argument");
+    assert_eq!(config["config"]["num.partitions"]["source"], "default");
     let has = |metrics: &str, line: &str| {
         assert!(metrics.lines().any(|l| l == line), "{line}\n{metrics}");
     };
+    create_topic(&mut client, "empty", 1);
+    // A Fetch in version 0, as no client of the last ten years sends it.
+    assert!(broker.connect().request(1, 0, b"").is_none());
     let metrics = get("/metrics");
     has(
         &metrics,
         "kafka_server_brokertopicmetrics_messagesin_total{topic=\"t\"} 2",
+    );
+    has(
+        &metrics,
+        "kafka_topic_partition_current_offset{topic=\"empty\",partition=\"0\"} 0",
+    );
+    let old = "client_id=\"t\",client_software_name=\"unknown\",client_software_version=\"unknown\"";
+    has(
+        &metrics,
+        &format!(
+            "ottla_client_too_old_for_kafka_4_requests_total{{{old},request=\"FetchConsumer\",version=\"0\"}} 1"
+        ),
     );
     has(
         &metrics,

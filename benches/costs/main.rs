@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod disk;
+mod scrape;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
@@ -457,6 +458,9 @@ fn measure(command: &str, parts: &str, scale: f64) -> Vec<Figure> {
     figures.push(("peak RSS, MiB", process.status_kib("VmHWM:") / 1024.0));
     drop(process);
     figures.extend(disk::measure(command, &wanted, scale));
+    if wanted("scrape") {
+        figures.extend(scrape::measure(command));
+    }
     figures
 }
 
@@ -481,7 +485,8 @@ fn main() {
         let at = arguments.iter().position(|argument| argument == name)?;
         arguments.get(at + 1).cloned()
     };
-    let parts = option("--parts").unwrap_or_else(|| "idle,load,latency,partitions".to_owned());
+    let parts =
+        option("--parts").unwrap_or_else(|| "idle,load,latency,partitions,scrape".to_owned());
     let scale = option("--scale").map_or(1.0, |scale| scale.parse().unwrap());
     let binary = std::env::var("OTTLA").unwrap_or_else(|_| env!("CARGO_BIN_EXE_ottla").to_owned());
     let ours = format!(

@@ -23,7 +23,7 @@ use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{BrokerConfig, Listener, LoadedConfig};
+use crate::config::{BrokerConfig, Listener, LoadedConfig, is_of_the_quorum, nearest};
 use crate::controller::{Admin, Controller, SessionHandle};
 use crate::coordinator::GroupCoordinator;
 use crate::handlers::Context;
@@ -385,14 +385,29 @@ fn holds_a_place(image: &Image, id: BrokerId) -> bool {
 /// One line for each kind of thing in the configuration that has no effect.
 fn report(loaded: &LoadedConfig) {
     if !loaded.unknown.is_empty() {
-        tracing::warn!(
-            keys = loaded.unknown.join(","),
-            "unknown configuration keys"
+        let meant = |key: &String| match nearest(key) {
+            Some(known) => format!("{key} (is {known} meant?)"),
+            None => key.clone(),
+        };
+        let keys: Vec<String> = loaded.unknown.iter().map(meant).collect();
+        tracing::warn!(keys = keys.join(", "), "unknown configuration keys");
+    }
+    let statics = loaded.config.values.statics().keys();
+    let quorum: Vec<&str> = statics
+        .map(String::as_str)
+        .filter(|key| is_of_the_quorum(key))
+        .collect();
+    if !quorum.is_empty() {
+        tracing::info!(
+            keys = quorum.join(", "),
+            "keys of Kafka's quorum have no effect: the registry is in its place"
         );
     }
-    if !loaded.ignored.is_empty() {
+    let ignored = loaded.ignored.iter().map(String::as_str);
+    let ignored: Vec<&str> = ignored.filter(|key| !is_of_the_quorum(key)).collect();
+    if !ignored.is_empty() {
         tracing::warn!(
-            keys = loaded.ignored.join(","),
+            keys = ignored.join(", "),
             "configuration keys that have no use here"
         );
     }

@@ -130,6 +130,13 @@ impl LogManager {
         unclean.flat_map(|directory| directory.unopened()).collect()
     }
 
+    /// Nothing was ever written to the partition here, so it has no files; not known while a directory does
+    /// not answer. Does not block.
+    pub fn has_nothing(&self, partition: &TopicPartition) -> bool {
+        let mut directories = self.directories.iter();
+        directories.all(|directory| !directory.is_dead() && directory.slot(partition).is_none())
+    }
+
     /// What a clean stop knew of a partition that was not opened since. Does not block.
     pub fn at_rest(&self, partition: &TopicPartition) -> Option<LogAtRest> {
         self.directories.iter().find_map(|directory| {

@@ -234,6 +234,32 @@ fn field<const N: usize>(header: &[u8; BATCH_HEADER_BYTES], position: usize) -> 
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_time_of_a_record_lies_between_those_of_its_batch() {
+        let header = header();
+        let at = |offset: i64| header.about_time_of(header.base_offset + offset);
+        assert_eq!(
+            [at(0), at(1), at(2)],
+            [Some(1_000), Some(1_500), Some(2_000)]
+        );
+        assert_eq!([at(-5), at(9)], [Some(1_000), Some(2_000)]);
+        let without = BatchHeader {
+            base_timestamp: -1,
+            ..header
+        };
+        assert_eq!(without.about_time_of(header.base_offset), None);
+        let extreme = BatchHeader {
+            base_timestamp: 0,
+            max_timestamp: i64::MAX,
+            ..header
+        };
+        assert!(
+            extreme
+                .about_time_of(header.base_offset + 1)
+                .is_some_and(|time| time > 0)
+        );
+    }
+
     pub(crate) fn header() -> BatchHeader {
         BatchHeader {
             base_offset: 0x0102_0304_0506_0708,

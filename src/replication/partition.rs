@@ -128,9 +128,12 @@ impl Partition {
         Some((log.log_start_offset(), log.log_end_offset()))
     }
 
-    /// What metrics show of the log; `None` before it was opened. Does not block.
+    /// What metrics show of the log; `None` where that is not known before it is opened. Does not block.
     pub fn log_sample(&self) -> Option<LogSample> {
         let Some(log) = self.log.get() else {
+            if self.shared.logs.has_nothing(&self.topic_partition) {
+                return Some(LogSample::default());
+            }
             // A clean stop flushes all that there is.
             let rest = self.shared.logs.at_rest(&self.topic_partition)?;
             return Some(LogSample {

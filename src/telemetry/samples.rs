@@ -26,8 +26,8 @@ pub struct PartitionSample {
     pub offline_here: bool,
 }
 
-/// The log of a partition on this broker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The log of a partition on this broker; by default an empty one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogSample {
     pub start_offset: Offset,
     pub end_offset: Offset,

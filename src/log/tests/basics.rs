@@ -40,6 +40,45 @@ fn what_is_appended_is_read_from_cache_and_file_alike() {
 }
 
 #[test]
+fn the_age_of_a_record_is_that_of_its_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let manager = open(directory.path());
+    assert!(manager.has_nothing(&partition()));
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    for number in 1..=50_i64 {
+        append(&log, batch(number * 1_000, &[&[7; 100], &[7; 50]])).unwrap();
+    }
+    assert!(log.segment_count() > 3 && !manager.has_nothing(&partition()));
+    let times = |log: &crate::log::Log| -> Vec<_> {
+        let offsets = [0, 1, 2, 51, 98, 99, 100, 500];
+        offsets
+            .map(|offset| log.about_time_of(offset).unwrap())
+            .to_vec()
+    };
+    // A record is a millisecond younger than the one before it in its batch, at most.
+    let expected = times(&log);
+    for (found, number) in expected.iter().zip([1, 1, 2, 26, 50, 50]) {
+        let found = found.unwrap();
+        assert!(
+            (number * 1_000..=number * 1_000 + 10).contains(&found),
+            "{found}"
+        );
+    }
+    assert_eq!(expected[6..], [None, None]);
+    manager.close();
+    let manager = open_uncached(directory.path());
+    assert!(!manager.has_nothing(&partition()));
+    let log = manager
+        .log(&partition(), TOPIC_ID, small_segments())
+        .unwrap();
+    assert_eq!(times(&log), expected);
+    log.advance_log_start_offset(51).unwrap();
+    assert_eq!(log.about_time_of(0).unwrap(), expected[3]);
+}
+
+#[test]
 fn a_read_keeps_its_limits() {
     let directory = tempfile::tempdir().unwrap();
     let manager = open_uncached(directory.path());
