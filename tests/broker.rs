@@ -434,7 +434,8 @@ fn metrics_and_health_are_served_over_http() {
         &metrics,
         "kafka_topic_partition_current_offset{topic=\"empty\",partition=\"0\"} 0",
     );
-    let old = "client_id=\"t\",client_software_name=\"unknown\",client_software_version=\"unknown\"";
+    let old =
+        "client_id=\"t\",client_software_name=\"unknown\",client_software_version=\"unknown\"";
     has(
         &metrics,
         &format!(

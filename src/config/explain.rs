@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::{self, Honour};
 use super::values::BrokerValues;
-use super::{BrokerConfig, effective, properties};
+use super::{BrokerConfig, ConfigError, effective, properties, refusals};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,7 +154,9 @@ pub fn explain(text: &str, overrides: &[(String, String)]) -> Vec<Finding> {
     for (key, (line, value)) in &statics {
         findings.extend(by_itself(*line, key, value));
     }
-    findings.extend(together(&statics));
+    let errors = together(&statics);
+    findings.retain(|one: &Finding| errors.iter().all(|error| error.key != one.key));
+    findings.extend(errors);
     findings.sort_by(|a, b| {
         let place = |one: &Finding| (one.line.unwrap_or(0), one.key.clone());
         place(a).cmp(&place(b))
@@ -328,18 +330,26 @@ fn together(statics: &BTreeMap<String, (Option<usize>, String)>) -> Vec<Finding>
     }
     let mut findings: Vec<Finding> = Vec::new();
     let mut told = BTreeSet::new();
+    let refused = |error: ConfigError| {
+        let line = statics.get(&error.key).and_then(|(line, _)| *line);
+        Finding {
+            message: "the broker does not start with it".to_string(),
+            fix: error.fix,
+            ..finding(line, &error.key, &error.value, Severity::Error, Kind::Wrong)
+        }
+    };
+    for error in refusals::of(&values) {
+        values.remove(&error.key);
+        findings.push(refused(error));
+    }
     for _ in 0..CROSS_CHECKS_MAX {
         let Err(error) = BrokerConfig::from_values(BrokerValues::new(values.clone())) else {
             break;
         };
-        let line = statics.get(&error.key).and_then(|(line, _)| *line);
-        findings.push(Finding {
-            message: "the broker does not start with it".to_string(),
-            fix: error.fix,
-            ..finding(line, &error.key, &error.value, Severity::Error, Kind::Wrong)
-        });
+        let key = error.key.clone();
+        findings.push(refused(error));
         // Without it the rest can be looked at; where it comes again it is not in the file.
-        if values.remove(&error.key).is_none() || !told.insert(error.key) {
+        if values.remove(&key).is_none() || !told.insert(key) {
             break;
         }
     }
@@ -429,6 +439,23 @@ mod tests {
         assert!(
             found[0].fix.contains("SSL is not supported yet"),
             "{found:?}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_had_here_is_refused_by_name() {
+        assert_eq!(
+            told("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n")
+                .iter()
+                .map(|line| line.split(':').next().unwrap())
+                .collect::<Vec<_>>(),
+            ["1 wrong authorizer.class.name"]
+        );
+        let roles = told("process.roles=controller\n");
+        assert_eq!(roles.len(), 1);
+        assert!(
+            roles[0].starts_with("1 wrong process.roles: there are no controllers"),
+            "{roles:?}"
         );
     }
 
