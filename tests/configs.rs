@@ -13,6 +13,7 @@ use support::{
 
 const TOPIC: u8 = 2;
 const BROKER: u8 = 4;
+const BROKER_LOGGER: u8 = 8;
 const SET: u8 = 0;
 const DELETE: u8 = 1;
 const APPEND: u8 = 2;
@@ -303,6 +304,39 @@ fn limits_of_the_start_are_kept() {
     let start = Instant::now();
     assert!(idle.receive().is_none(), "closed");
     assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn levels_of_the_log_change_while_the_broker_runs() {
+    let broker = Ottla::start(&[]);
+    let mut client = broker.connect();
+    let here = (BROKER_LOGGER, "1");
+    let level = |client: &mut Client| describe(client, here, "kafka.network");
+    assert_eq!(level(&mut client), ("INFO".to_owned(), 6));
+    assert!(!broker.log().contains("DEBUG"));
+    set(&mut client, here, "kafka.network", "DEBUG");
+    assert_eq!(level(&mut client), ("DEBUG".to_owned(), 6));
+    drop(broker.connect());
+    wait_until("a line of that level", || {
+        broker.log().contains("DEBUG ottla::net")
+    });
+    assert_eq!(alter(&mut client, here, "kafka.network", DELETE, ""), 0);
+    assert_eq!(level(&mut client).0, "INFO");
+    for (key, operation, value, error) in [
+        ("no.such.logger", SET, "DEBUG", 40),
+        ("kafka.network", SET, "LOUD", 40),
+        ("kafka.network", APPEND, "DEBUG", 42),
+        ("root", DELETE, "", 42),
+    ] {
+        assert_eq!(
+            alter(&mut client, here, key, operation, value),
+            error,
+            "{key} {value}"
+        );
+    }
+    let other = (BROKER_LOGGER, "7");
+    assert_eq!(alter(&mut client, other, "kafka.network", SET, "DEBUG"), 42);
+    assert_eq!(level(&mut client).0, "INFO");
 }
 
 #[test]
