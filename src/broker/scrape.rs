@@ -84,6 +84,7 @@ impl ScrapeSource for Source {
             },
             is_controller: image.controller == Some(self.node_id()),
             topics: image.topics.len(),
+            metadata_errors: image.problems,
             fetcher_max_lag: lag.and_then(|lag| u64::try_from(lag).ok()).unwrap_or(0),
         }
     }

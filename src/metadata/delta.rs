@@ -80,6 +80,7 @@ impl Delta {
                 }
             }
         }
+        self.image.problems = old.problems + self.problems.len();
         (self.image, self.unattached, self.problems)
     }
 

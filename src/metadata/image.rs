@@ -104,6 +104,8 @@ pub struct Image {
     pub controller: Option<BrokerId>,
     /// Create revision of the controller's seat: what it did compares with it. 0: nobody sits there.
     pub controller_registration: i64,
+    /// Values of the registry that could not be understood, since the first image.
+    pub problems: usize,
     /// Those that are there.
     pub brokers: BTreeMap<BrokerId, Arc<Broker>>,
     /// The last registration of every broker that ever was there: those that are not in `brokers` are

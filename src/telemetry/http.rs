@@ -209,7 +209,6 @@ async fn page(
         limits: pages.limits,
         format,
         now: pages.clock.now(),
-        wall_seconds: pages.clock.wall_ms() as f64 / 1_000.0,
     };
     let mut scrape = Scrape::new(&pages.metrics, pages.source.as_ref(), options).await;
     let head = format!(

@@ -200,7 +200,7 @@ pub struct Metrics {
     /// Requests of this broker's fetchers.
     pub replica_fetches: Counter,
     pub(super) replica_fetch_rate: Rate,
-    pub metadata_errors: Gauge,
+    pub(super) cpu_rate: Rate,
     pub incremental_fetch_sessions: Gauge,
     pub incremental_fetch_partitions: Gauge,
     pub incremental_fetch_session_evictions: Counter,
@@ -237,7 +237,7 @@ impl Metrics {
             leader_elections: Histogram::default(),
             replica_fetches: Counter::default(),
             replica_fetch_rate: Rate::default(),
-            metadata_errors: Gauge::default(),
+            cpu_rate: Rate::default(),
             incremental_fetch_sessions: Gauge::default(),
             incremental_fetch_partitions: Gauge::default(),
             incremental_fetch_session_evictions: Counter::default(),

@@ -105,10 +105,10 @@ families! {
     RESPONSE_QUEUE_TIME Summary "kafka_network_requestmetrics_responsequeuetimems" "Time of waiting for the answers before it on its connection, in milliseconds.";
     RESPONSE_SEND_TIME Summary "kafka_network_requestmetrics_responsesendtimems" "Time of sending the answer, in milliseconds.";
 
-    NETWORK_IDLE Gauge "kafka_network_socketserver_networkprocessoravgidle_percent" "Unused part of the processor time of this process's machine share, 0 to 1.";
+    NETWORK_IDLE Gauge "kafka_network_socketserver_networkprocessoravgidle_percent" "Part of the processor time that this process has lately left unused, 0 to 1.";
     REQUEST_QUEUE Gauge "kafka_network_requestchannel_requestqueuesize" "Requests that wait for their turn while queued.max.requests others are handled.";
     RESPONSE_QUEUE Gauge "kafka_network_requestchannel_responsequeuesize" "Answers that are being sent.";
-    HANDLER_IDLE Gauge "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent" "Unused part of the processor time of this process's machine share, 0 to 1.";
+    HANDLER_IDLE Gauge "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent" "Part of the processor time that this process has lately left unused, 0 to 1.";
     CONNECTIONS Untyped "kafka_server_socket_server_metrics_connection_count" "Open client connections.";
     CONNECTION_RATE Gauge "kafka_server_socket_server_metrics_connection_creation_rate" "Connections accepted per second.";
     CLOSE_RATE Gauge "kafka_server_socket_server_metrics_connection_close_rate" "Connections closed per second.";

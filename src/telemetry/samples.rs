@@ -93,6 +93,8 @@ pub struct ClusterSample {
     /// Revision of the registry that this broker has seen.
     pub revision: i64,
     pub topics: usize,
+    /// Values of the registry that could not be understood.
+    pub metadata_errors: usize,
     /// Largest distance of a follower here to its leader.
     pub fetcher_max_lag: u64,
 }

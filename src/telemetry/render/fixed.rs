@@ -60,7 +60,7 @@ impl Scrape {
         out.one(n::CLUSTER_UNDER_REPLICATED, count(under_replicated));
         out.one(n::CLUSTER_UNDER_MIN_ISR, count(under_min));
         let metrics = &self.metrics;
-        out.one(n::METADATA_ERRORS, metrics.metadata_errors.get());
+        out.one(n::METADATA_ERRORS, cluster.metadata_errors);
         out.one(n::UNCLEAN_ELECTIONS, metrics.unclean_leader_elections.get());
         self.time(out, n::LEADER_ELECTIONS, &metrics.leader_elections);
         out.one(n::BROKER_STATE, metrics.state());

@@ -39,8 +39,6 @@ pub struct PageOptions {
     pub limits: PageLimits,
     pub format: Format,
     pub now: Instant,
-    /// Since 1970: tells how long the process runs.
-    pub wall_seconds: f64,
 }
 
 /// One scrape: everything that is not counted is read at its start.
@@ -58,7 +56,7 @@ pub struct Scrape {
     rows: RowCounts,
     groups: Vec<GroupSample>,
     process: Process,
-    /// Part of all processor time that was not used since the process started.
+    /// Part of all processor time that was not used lately.
     idle: f64,
     next: usize,
     series: usize,
@@ -92,7 +90,9 @@ impl Scrape {
     ) -> Self {
         let process = Process::read();
         let cores = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
-        let available = (options.wall_seconds - process.start_seconds).max(1.0) * cores;
+        let used_ms = metrics
+            .cpu_rate
+            .per_second(options.now, (process.cpu_seconds * 1_000.0) as u64);
         let cluster = source.cluster();
         let partitions = source.partitions();
         let groups = source.groups().await;
@@ -108,7 +108,7 @@ impl Scrape {
             cluster,
             partitions,
             groups,
-            idle: (1.0 - process.cpu_seconds / available).clamp(0.0, 1.0),
+            idle: (1.0 - used_ms / 1_000.0 / cores).clamp(0.0, 1.0),
             process,
             next: 0,
             series: 0,

@@ -99,7 +99,6 @@ fn options(format: Format) -> PageOptions {
         },
         format,
         now: ManualClock::new(1_900_000_000_000).now(),
-        wall_seconds: 1_900_000_000.0,
     }
 }
 
