@@ -70,6 +70,7 @@ const PURE: &[&str] = &[
     "controller/machine.rs",
     "controller/placement.rs",
     "controller/admin/plan",
+    "client/apis.rs",
     "client/errors.rs",
     "client/partitioner.rs",
     "client/assignor.rs",

@@ -1,6 +1,6 @@
 //! The cluster itself: its id, its brokers, what they speak.
 
-use kafka_protocol::messages::{ApiKey, DescribeClusterRequest, MetadataRequest};
+use kafka_protocol::messages::{DescribeClusterRequest, MetadataRequest};
 
 use super::cluster::{Client, Node};
 use super::connection::CallError;
@@ -33,21 +33,6 @@ pub struct ApiRange {
     pub api_key: i16,
     pub min: i16,
     pub max: i16,
-}
-
-impl ApiRange {
-    /// The API's name, as Kafka writes it; `None` for one that this client does not know.
-    pub fn name(&self) -> Option<String> {
-        let key = ApiKey::try_from(self.api_key).ok()?;
-        Some(format!("{key:?}").trim_end_matches("Key").to_owned())
-    }
-
-    /// The highest version that both the broker and this client speak.
-    pub fn usable(&self) -> Option<i16> {
-        let ours = ApiKey::try_from(self.api_key).ok()?.valid_versions();
-        let usable = self.max.min(ours.max);
-        (usable >= self.min.max(ours.min)).then_some(usable)
-    }
 }
 
 /// Which APIs one broker serves.

@@ -1,5 +1,7 @@
 //! Configurations of topics, brokers and the rest.
 
+use std::collections::BTreeMap;
+
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult,
@@ -15,6 +17,9 @@ use super::cluster::{Client, Node};
 use super::errors::{checked, checked_code};
 use super::topics::text;
 use super::{ClientError, Result};
+
+/// Resources in one request.
+const RESOURCES_MAX: usize = 500;
 
 /// What can be configured, with Kafka's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,33 +119,55 @@ impl Client {
         synonyms: bool,
     ) -> Result<Vec<Vec<ConfigEntry>>> {
         let mut all = Vec::new();
-        for resource in resources {
-            all.push(self.describe_config(resource, synonyms).await?);
+        for some in resources.chunks(RESOURCES_MAX) {
+            let mut nodes = Vec::new();
+            for resource in some {
+                nodes.push(self.node_of(resource, "describeBrokerConfigs").await?);
+            }
+            // A broker answers for itself only; the rest is asked for together.
+            let mut rest = some;
+            while let Some(node) = nodes.first().copied() {
+                let same = nodes.iter().take_while(|other| **other == node).count();
+                let (asked, left) = rest.split_at(same);
+                all.extend(self.describe_some(node, asked, synonyms).await?);
+                rest = left;
+                nodes.drain(..same);
+            }
         }
         Ok(all)
     }
 
-    async fn describe_config(
+    async fn describe_some(
         &mut self,
-        resource: &Resource,
+        node: Node,
+        resources: &[Resource],
         synonyms: bool,
-    ) -> Result<Vec<ConfigEntry>> {
-        let node = self.node_of(resource, "describeBrokerConfigs").await?;
-        let asked = DescribeConfigsResource::default()
-            .with_resource_type(resource.kind as i8)
-            .with_resource_name(text(&resource.name))
-            .with_configuration_keys(None);
+    ) -> Result<Vec<Vec<ConfigEntry>>> {
+        let asked = resources.iter().map(|resource| {
+            DescribeConfigsResource::default()
+                .with_resource_type(resource.kind as i8)
+                .with_resource_name(text(&resource.name))
+                .with_configuration_keys(None)
+        });
+        let asked: Vec<DescribeConfigsResource> = asked.collect();
         let build = |_| {
             DescribeConfigsRequest::default()
-                .with_resources(vec![asked.clone()])
+                .with_resources(asked.clone())
                 .with_include_synonyms(synonyms)
         };
         let answer = self.send(node, "describeConfigs", build).await?;
-        let mut entries = Vec::new();
+        let mut by_name = BTreeMap::new();
         for result in answer.results {
-            entries.extend(entries_of(result)?);
+            let name = (result.resource_type, result.resource_name.to_string());
+            by_name.insert(name, entries_of(result)?);
         }
-        Ok(entries)
+        let entries =
+            |resource: &Resource| by_name.remove(&(resource.kind as i8, resource.name.clone()));
+        Ok(resources
+            .iter()
+            .map(entries)
+            .map(Option::unwrap_or_default)
+            .collect())
     }
 
     /// Who answers for a resource: a broker for itself and its loggers, anybody for the rest.

@@ -3,6 +3,7 @@
 //! produce requests to several brokers.
 
 mod admin;
+mod apis;
 mod assignor;
 mod cluster;
 mod config;
@@ -18,6 +19,7 @@ mod records;
 mod topics;
 
 pub use admin::{ApiRange, BrokerInfo, BrokerVersions, ClusterDescription};
+pub use apis::known_apis;
 pub use cluster::Client;
 pub use config::ClientConfig;
 pub use configs::{ConfigChange, ConfigEntry, ConfigSource, ConfigSynonym, Resource, ResourceKind};

@@ -86,7 +86,7 @@ async fn apis(connection: &Connection, terminal: &mut Terminal) -> Done {
             table.row([
                 id.to_string(),
                 api.api_key.to_string(),
-                or_dash(name.as_ref()),
+                or_dash(name),
                 api.min.to_string(),
                 api.max.to_string(),
             ]);

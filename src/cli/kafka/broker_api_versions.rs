@@ -2,7 +2,7 @@
 
 use super::options::{OptionSpec, Options, flag, usage, value};
 use super::{Failure, Outcome, Terminal};
-use crate::client::{ApiRange, BrokerVersions, ClientError};
+use crate::client::{ApiRange, BrokerVersions, ClientError, known_apis};
 
 const ABOUT: &str = "This tool helps to retrieve broker version information.";
 
@@ -50,7 +50,17 @@ pub(super) fn told(broker: &BrokerVersions) -> String {
     match &broker.apis {
         Err(error) => format!("{node} -> ERROR: {error}"),
         Ok(apis) => {
-            let lines: Vec<String> = apis.iter().map(api).collect();
+            let mut lines: Vec<(i16, String)> = apis
+                .iter()
+                .map(|range| (range.api_key, api(range)))
+                .collect();
+            let unsupported =
+                known_apis().filter(|(key, _)| apis.iter().all(|r| r.api_key != *key));
+            lines.extend(
+                unsupported.map(|(key, name)| (key, format!("\t{name}({key}): UNSUPPORTED"))),
+            );
+            lines.sort_unstable();
+            let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
             format!("{node} -> (\n{}\n)", lines.join(",\n"))
         }
     }
@@ -75,7 +85,7 @@ fn versions(range: &ApiRange) -> String {
 }
 
 fn option_error(message: String) -> Failure {
-    Failure::Message(format!("{message}\njoptsimple.OptionException: {message}"))
+    super::options::terse(message)
 }
 
 fn failed(error: ClientError) -> Failure {

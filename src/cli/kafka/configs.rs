@@ -396,13 +396,9 @@ async fn alter(
     terminal: &mut Terminal,
 ) -> Result<(), Problem> {
     check_topic(&entity)?;
-    let missing = configs::missing(client, &entity, &changes).await?;
+    let missing = configs::missing_loggers(client, &entity, &changes).await?;
     if !missing.is_empty() {
-        let what = match entity.kind {
-            EntityKind::BrokerLoggers => "Invalid broker logger(s)",
-            _ => "Invalid config(s)",
-        };
-        let text = format!("{what}: {}", missing.join(","));
+        let text = format!("Invalid broker logger(s): {}", missing.join(","));
         return Err(Problem::Other(Failure::Message(text)));
     }
     client.alter_configs(&entity.resource(), &changes).await?;

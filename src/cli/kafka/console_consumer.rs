@@ -141,7 +141,7 @@ pub(super) async fn run(arguments: Vec<String>, mut terminal: Terminal) -> Outco
     let options = Options::parse(SPECS, &arguments).map_err(|error| usage(SPECS, error))?;
     options.help_or_version(ABOUT)?;
     check(&options)?;
-    super::renamed(&options, RENAMED, &mut terminal)?;
+    super::renamed(&options, RENAMED, "Option", &mut terminal)?;
     terminal.flush()?;
     let settings = Settings::of(&options)?;
     let servers = text(&options, "bootstrap-server")?.unwrap_or_default();
@@ -170,7 +170,8 @@ async fn reading(
     if let End::TimedOut = end {
         let message = "Error processing message, terminating consumer process: ";
         eprintln!("{}", log_line("ERROR", message, CLASS));
-        eprintln!("org.apache.kafka.common.errors.TimeoutException");
+        // As log4j prints an exception without a message.
+        eprintln!("org.apache.kafka.common.errors.TimeoutException: null");
     }
     if matches!(end, End::Stopped) || flushed.is_err() {
         eprintln!("Unable to write to standard out, closing consumer.");

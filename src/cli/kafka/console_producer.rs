@@ -126,7 +126,7 @@ pub(super) async fn run(arguments: Vec<String>, mut terminal: Terminal) -> Outco
     }
     options.help_or_version(ABOUT)?;
     options.check_required(&["topic", "bootstrap-server"])?;
-    super::renamed(&options, RENAMED, &mut terminal)?;
+    super::renamed(&options, RENAMED, "Warning:", &mut terminal)?;
     terminal.flush()?;
     let properties = producer_properties(&options)?;
     let reader = reader(&options)?;
@@ -347,9 +347,8 @@ fn settings(options: &Options, properties: &[(String, String)]) -> Result<Settin
         "lz4" => Compression::Lz4,
         "zstd" => Compression::Zstd,
         other => {
-            return Err(Failure::Message(format!(
-                "java.lang.IllegalArgumentException: Unknown compression name: {other}"
-            )));
+            let why = "String must be one of: none, gzip, snappy, lz4, zstd";
+            return Err(wrong("compression.type", other, why));
         }
     };
     let batch = match number::<usize>(options, "max-partition-memory-bytes")? {

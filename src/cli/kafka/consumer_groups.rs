@@ -5,7 +5,7 @@ mod reset;
 
 use std::collections::BTreeMap;
 
-use super::options::{OptionSpec, Options, bracketed, flag, optional, value};
+use super::options::{OptionSpec, Options, bracketed, exception, flag, optional, value};
 use super::{Failure, Outcome, Terminal};
 use crate::cli::tools::groups;
 use crate::client::{Client, ClientError, GroupListing};
@@ -201,7 +201,8 @@ pub(super) async fn run(arguments: Vec<String>, mut terminal: Terminal) -> Outco
 /// What joptsimple throws leaves Kafka's tool uncaught.
 fn thrown(message: String) -> Failure {
     Failure::Message(format!(
-        "Exception in thread \"main\" joptsimple.OptionException: {message}"
+        "Exception in thread \"main\" {}",
+        exception(&message)
     ))
 }
 
@@ -417,7 +418,7 @@ async fn delete(client: &mut Client, groups: Vec<String>, terminal: &mut Termina
     for (group, error) in failed {
         terminal.line(&format!(
             "* Group '{group}' could not be deleted due to: {}: {error}",
-            error.exception()
+            error.qualified_exception()
         ))?;
     }
     if !deleted.is_empty() {

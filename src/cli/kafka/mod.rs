@@ -240,7 +240,7 @@ fn properties(file: Option<&str>, single: &[&str]) -> Result<Vec<(String, String
     if let Some(path) = file {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let told = match error.kind() {
-                std::io::ErrorKind::NotFound => format!("{path} (No such file or directory)"),
+                std::io::ErrorKind::NotFound => path.to_owned(),
                 _ => format!("{path} ({error})"),
             };
             ClientError::Config(told)
@@ -280,15 +280,24 @@ fn with_timeout(client: &Client, timeout: Duration) -> Client {
 }
 
 /// Options that have got other names: one of both may be given, and the old one is told of.
-fn renamed(options: &options::Options, pairs: &[(&str, &str)], terminal: &mut Terminal) -> Outcome {
+fn renamed(
+    options: &options::Options,
+    pairs: &[(&str, &str)],
+    prefix: &str,
+    terminal: &mut Terminal,
+) -> Outcome {
     for (old, new) in pairs.iter().filter(|(old, _)| options.has(old)) {
         if options.has(new) {
+            let (one, other) = match prefix {
+                "Option" => (old, new),
+                _ => (new, old),
+            };
             return Err(options.usage(format!(
-                "Options --{old} and --{new} cannot be specified together."
+                "Options --{one} and --{other} cannot be specified together."
             )));
         }
         terminal.line(&format!(
-            "Option --{old} is deprecated and will be removed in a future version. Use --{new} instead."
+            "{prefix} --{old} is deprecated and will be removed in a future version. Use --{new} instead."
         ))?;
     }
     Ok(())

@@ -210,9 +210,28 @@ pub(crate) fn bracketed(name: &str) -> String {
     format!("[{name}]")
 }
 
-/// As a set of options in Kafka's messages.
+/// The exception that joptsimple throws, by what it says.
+pub(crate) fn exception(message: &str) -> String {
+    let name = match message {
+        text if text.ends_with("is not a recognized option") => "UnrecognizedOptionException",
+        text if text.ends_with("requires an argument") => "OptionMissingRequiredArgumentException",
+        text if text.starts_with("Cannot parse") => "OptionArgumentConversionException",
+        text if text.starts_with("Found multiple") => "MultipleArgumentsForOptionException",
+        text if text.contains("are unavailable") => "UnavailableOptionException",
+        _ => "OptionException",
+    };
+    format!("joptsimple.{name}: {message}")
+}
+
+/// The message, then the exception as in a stack trace.
+pub(crate) fn terse(message: String) -> Failure {
+    let exception = exception(&message);
+    Failure::Message(format!("{message}\n{exception}"))
+}
+
+/// What `--version` prints: scripts read the release of Kafka that is spoken.
 pub(crate) fn version() -> String {
-    format!("{} (Apache Kafka 4.4)", env!("CARGO_PKG_VERSION"))
+    format!("4.4.0 (Ottla {})", env!("CARGO_PKG_VERSION"))
 }
 
 fn help(specs: &[OptionSpec]) -> String {

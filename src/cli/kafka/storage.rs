@@ -120,7 +120,7 @@ fn format(given: &Given, terminal: &mut Terminal) -> Outcome {
         terminal.line(&format!(
             "Formatting {kind} directory {} with metadata.version {}.",
             directory.display(),
-            given.value("release-version").unwrap_or("4.4-IV0")
+            given.value("release-version").unwrap_or("4.4-IV2")
         ))?;
     }
     Ok(terminal.flush()?)

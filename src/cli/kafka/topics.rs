@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::options::{OptionSpec, Options, flag, usage, value};
+use super::options::{OptionSpec, Options, exception, flag, terse, usage, value};
 use super::{Failure, Outcome, Terminal, log_line};
 use crate::cli::tools::pattern::TopicPattern;
 use crate::cli::tools::topics::{self, Described, PARTITIONS_MAX};
@@ -113,11 +113,11 @@ const REPORTS: &[&str] = &[
 ];
 
 pub(super) async fn run(arguments: Vec<String>, mut terminal: Terminal) -> Outcome {
-    let options = Options::parse(SPECS, &arguments).map_err(executing)?;
+    let options = Options::parse(SPECS, &arguments).map_err(terse)?;
     check(&options, &mut terminal)?;
     let bootstrap = options.value("bootstrap-server").map_err(executing)?;
     let file = options.value("command-config").map_err(executing)?;
-    let properties = super::properties(file, &[]).map_err(failed)?;
+    let properties = super::properties(file, &[]).map_err(unread)?;
     let mut client = super::client(bootstrap.unwrap_or(""), &properties)
         .await
         .map_err(not_created)?;
@@ -141,13 +141,32 @@ fn failed(error: ClientError) -> Failure {
     told(&error.to_string(), &exception)
 }
 
+/// A properties file that is not there: its name, and what Java calls that.
+fn unread(error: ClientError) -> Failure {
+    Failure::Message(format!(
+        "{error}\njava.nio.file.NoSuchFileException: {error}"
+    ))
+}
+
 fn not_created(error: ClientError) -> Failure {
-    let exception = format!("{}: {error}", error.qualified_exception());
-    told("Failed to create new KafkaAdminClient", &exception)
+    let what = "Failed to create new KafkaAdminClient";
+    let cause = format!("{}: {error}", error.qualified_exception());
+    Failure::Message(format!(
+        "{what}\norg.apache.kafka.common.KafkaException: {what}\nCaused by: {cause}"
+    ))
+}
+
+/// What is wrong with an argument, found while the command is carried out.
+fn illegal(message: impl Into<String>) -> Failure {
+    let message = message.into();
+    told(
+        &message,
+        &format!("java.lang.IllegalArgumentException: {message}"),
+    )
 }
 
 fn executing(message: String) -> Failure {
-    let exception = format!("joptsimple.OptionException: {message}");
+    let exception = exception(&message);
     told(&message, &exception)
 }
 
@@ -174,9 +193,10 @@ fn check(options: &Options, terminal: &mut Terminal) -> Outcome {
         );
     }
     if !options.has("bootstrap-server") {
-        return Err(Failure::Message(
-            "--bootstrap-server must be specified".to_owned(),
-        ));
+        let what = "--bootstrap-server must be specified";
+        return Err(Failure::Message(format!(
+            "{what}\njava.lang.IllegalArgumentException: {what}"
+        )));
     }
     if options.has("describe") && options.has("if-exists") {
         if !options.has("topic") && !options.has("topic-id") {
@@ -239,9 +259,7 @@ async fn create(client: &mut Client, options: &Options, terminal: &mut Terminal)
         terminal.flush()?;
     }
     if topic.partitions.is_some_and(|count| count < 1) {
-        return Err(Failure::Message(
-            "The partitions must be greater than 0".to_owned(),
-        ));
+        return Err(illegal("The partitions must be greater than 0"));
     }
     match client.create_topic(&topic, false).await {
         Ok(()) => Ok(terminal.line(&format!("Created topic {name}."))?),
@@ -262,8 +280,8 @@ fn replication_factor(options: &Options) -> Result<Option<i16>, Failure> {
     let factor = i16::try_from(number).ok().filter(|factor| *factor >= 1);
     match factor {
         Some(factor) => Ok(Some(factor)),
-        None => Err(Failure::Message(
-            "The replication factor must be between 1 and 32767 inclusive".to_owned(),
+        None => Err(illegal(
+            "The replication factor must be between 1 and 32767 inclusive",
         )),
     }
 }
@@ -281,8 +299,7 @@ fn assignment(options: &Options) -> Result<Vec<Vec<i32>>, Failure> {
             let id = id.trim();
             let parsed = id.parse::<i32>();
             // Kafka's NumberFormatException is an IllegalArgumentException.
-            replicas
-                .push(parsed.map_err(|_| Failure::Message(format!("For input string: \"{id}\"")))?);
+            replicas.push(parsed.map_err(|_| illegal(format!("For input string: \"{id}\"")))?);
         }
         let distinct: BTreeSet<i32> = replicas.iter().copied().collect();
         if distinct.len() != replicas.len() {
@@ -324,7 +341,9 @@ fn configs(options: &Options) -> Result<Vec<(String, String)>, Failure> {
             .rposition(|part| !part.is_empty())
             .map_or(1, |last| last + 1);
         let [name, value] = parts[..end] else {
-            return Err(Failure::Message("requirement failed: Invalid topic config: all configs to be added must be in the format \"key=val\".".to_owned()));
+            return Err(illegal(
+                "requirement failed: Invalid topic config: all configs to be added must be in the format \"key=val\".",
+            ));
         };
         configs.retain(|(known, _)| known != name);
         configs.push((name.to_owned(), value.to_owned()));
@@ -373,7 +392,7 @@ async fn existing(client: &mut Client, options: &Options) -> Result<Vec<String>,
         && names.is_empty()
         && !options.has("if-exists")
     {
-        return Err(Failure::Message(format!(
+        return Err(illegal(format!(
             "Topic '{asked}' does not exist as expected"
         )));
     }
@@ -468,9 +487,7 @@ fn topic_id(options: &Options) -> Result<Option<TopicId>, Failure> {
         return Ok(None);
     };
     let Some(id) = TopicId::parse(text) else {
-        return Err(Failure::Message(format!(
-            "Input string `{text}` is not a topic id"
-        )));
+        return Err(illegal(format!("Input string `{text}` is not a topic id")));
     };
     Ok(Some(id).filter(|id| *id != TopicId::ZERO))
 }
@@ -491,7 +508,7 @@ async fn of_id(
     }
     match options.has("if-exists") {
         true => Ok(Vec::new()),
-        false => Err(Failure::Message(format!(
+        false => Err(illegal(format!(
             "TopicId '{id}' does not exist as expected"
         ))),
     }

@@ -81,17 +81,18 @@ pub(crate) async fn entries(
     Ok(entries)
 }
 
-/// Names that a change takes back (for loggers: or sets) and that are not there.
-pub(crate) async fn missing(
+/// Loggers that a change names and that are not there.
+pub(crate) async fn missing_loggers(
     client: &mut Client,
     entity: &Entity,
     changes: &[ConfigChange],
 ) -> Result<Vec<String>, ClientError> {
+    if entity.kind != EntityKind::BrokerLoggers {
+        return Ok(Vec::new());
+    }
     let known = entries(client, entity, false).await?;
-    let loggers = entity.kind == EntityKind::BrokerLoggers;
-    let asked = changes.iter().filter_map(|change| match change {
-        ConfigChange::Delete(name) => Some(name),
-        ConfigChange::Set(name, _) => loggers.then_some(name),
+    let asked = changes.iter().map(|change| match change {
+        ConfigChange::Delete(name) | ConfigChange::Set(name, _) => name,
     });
     let missing = asked.filter(|name| known.iter().all(|entry| entry.name != **name));
     Ok(missing.cloned().collect())

@@ -93,23 +93,24 @@ pub(crate) async fn describe(
 ) -> Result<Topics, ClientError> {
     let cluster = client.describe_cluster(false).await?;
     let mut moving = client.reassignments().await?;
-    let mut described = Vec::new();
-    for topic in topics {
-        let resource = Resource {
-            kind: ResourceKind::Topic,
-            name: topic.name.clone(),
-        };
-        let configs = client.describe_configs(&[resource], false).await?;
+    let resources = topics.iter().map(|topic| Resource {
+        kind: ResourceKind::Topic,
+        name: topic.name.clone(),
+    });
+    let resources: Vec<Resource> = resources.collect();
+    let configs = client.describe_configs(&resources, false).await?;
+    let described = topics.into_iter().zip(configs).map(|(topic, configs)| {
         let of_topic = topic.partitions.iter().filter_map(|partition| {
             let key = (topic.name.clone(), partition.partition);
             Some((partition.partition, moving.remove(&key)?))
         });
-        described.push(Described {
+        Described {
             reassignments: of_topic.collect(),
-            configs: configs.into_iter().flatten().collect(),
+            configs,
             topic,
-        });
-    }
+        }
+    });
+    let described = described.collect();
     Ok(Topics {
         described,
         live: cluster.brokers.iter().map(|broker| broker.id).collect(),

@@ -9,7 +9,7 @@ use crate::cli::tools::time::{date_time, duration_ms, now_ms};
 use crate::client::Client;
 use crate::types::{Offset, TopicPartition};
 
-pub(super) const NO_ACTION: &str = "WARN: No action will be performed as the --execute option is missing. In a future major release, the default behavior of this command will be to prompt the user before executing the reset rather than doing a dry run. You should add the --dry-run option explicitly if you are scripting this command and want to keep the current default behavior without prompting.";
+pub(super) const NO_ACTION: &str = "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will require either --dry-run or --execute to be specified. You should add the --dry-run option explicitly if you are scripting this command and want to keep the current default behavior without prompting.";
 const RESETTER: &str = "org.apache.kafka.tools.GroupOffsetsResetter";
 
 type Plans = BTreeMap<String, BTreeMap<TopicPartition, Offset>>;
