@@ -11,6 +11,7 @@ use super::election::{self, Answer, Election, Origin, Question};
 use crate::metadata::{Image, Partition, Topic};
 use crate::registry::Revision;
 use crate::registry::value::PartitionValue;
+use crate::types::rules::{Rule, holds};
 use crate::types::{BrokerId, PartitionId, TopicId, TopicName};
 
 /// Kafka's `ReplicationControlManager.MAX_ELECTIONS_PER_IMBALANCE`.
@@ -151,7 +152,10 @@ impl Machine {
             step.changes.truncate(BALANCED_AT_ONCE);
             self.balance_at = now + if more { BALANCE_SOON } else { interval };
         }
-        wake(step, self.balance_at);
+        // Where something has to fail over first, what becomes of that is looked at anyway.
+        if self.balance_at > now {
+            wake(step, self.balance_at);
+        }
     }
 }
 
@@ -172,6 +176,9 @@ struct Guard<'a> {
 impl Guard<'_> {
     /// `None`: not while etcd does not answer.
     fn fenced_from(&self, id: BrokerId) -> Option<Instant> {
+        if !holds(Rule::R14) {
+            return Some(self.now);
+        }
         let ttl = self.machine.config.ttl;
         let answering = self.answering_since?;
         let recent =

@@ -14,5 +14,7 @@ pub use admin::{
     TopicReference,
 };
 pub use machine::MachineConfig;
+#[cfg(test)]
+pub(crate) use placement::{Candidate, place};
 pub use session::{Session, SessionConfig, SessionError, SessionHandle};
 pub use task::Controller;

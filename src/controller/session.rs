@@ -20,6 +20,7 @@ use crate::registry::{
     BrokerLease, Key, KeyValue, LeaseId, Op, Registry, RegistryError, Revision, Seen,
 };
 use crate::time::Clock;
+use crate::types::rules::{Rule, holds};
 use crate::types::{BrokerId, ProducerId, TopicId};
 
 /// How often the place of a predecessor is looked at while its lease runs out.
@@ -200,6 +201,7 @@ impl Session {
         let mut told = None;
         loop {
             tokio::select! {
+                biased; // a simulation repeats itself
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(wait) => {}
             }
@@ -393,7 +395,7 @@ impl Shared {
         };
         let has = |id: &String| self.config.directories.contains(id);
         let everything = !last.directories.iter().all(has);
-        if last.stopped_cleanly && !everything {
+        if last.stopped_cleanly && !everything || !holds(Rule::R10) {
             return Ok(true);
         }
         let image = read_image(self.registry.as_ref(), resolver).await?;

@@ -15,6 +15,7 @@ use crate::metadata::{Image, MetadataCache};
 use crate::registry::{Compare, Key, Registry, RegistryError};
 use crate::telemetry::Metrics;
 use crate::time::Clock;
+use crate::types::rules::{Rule, holds};
 
 /// Pause after the registry failed, and how long it may grow.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -55,6 +56,7 @@ impl Controller {
     /// Until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         tokio::select! {
+            biased; // a simulation repeats itself
             () = stop.cancelled() => {}
             () = self.work() => {}
         }
@@ -108,13 +110,19 @@ impl Controller {
         if image.controller.is_none() && image.is_active(id) {
             return self.take_seat().await.map(Some);
         }
-        let resumed = resume(image, id, epoch);
+        let resumed = match holds(Rule::R5) {
+            true => resume(image, id, epoch),
+            false => Vec::new(),
+        };
         if !resumed.is_empty() {
             tracing::info!(
                 partitions = resumed.len(),
                 "taking up what this broker leads, in new epochs"
             );
-            let registered = [own_key(id, epoch)];
+            let registered = match holds(Rule::R2) {
+                true => vec![own_key(id, epoch)],
+                false => Vec::new(),
+            };
             let written = write_changes(self.registry.as_ref(), &registered, &resumed).await?;
             return Ok(Some(written));
         }
@@ -122,13 +130,15 @@ impl Controller {
             return Ok(None);
         }
         announce(&step.changes);
-        // R11
-        let seated = Compare::CreateRevision {
-            key: Key::Controller.into(),
-            revision: image.controller_registration,
+        let seated = match holds(Rule::R11) {
+            true => vec![Compare::CreateRevision {
+                key: Key::Controller.into(),
+                revision: image.controller_registration,
+            }],
+            false => Vec::new(),
         };
         let begun = self.clock.now();
-        let written = write_changes(self.registry.as_ref(), &[seated], &step.changes).await?;
+        let written = write_changes(self.registry.as_ref(), &seated, &step.changes).await?;
         let took = self.clock.now().saturating_duration_since(begun);
         if written.refused == 0 {
             self.count(&step.changes, took);
@@ -192,6 +202,7 @@ impl Controller {
             tokio::time::sleep(RETRY_MIN).await;
         };
         tokio::select! {
+            biased;
             () = self.cache.changed_since(image.revision) => {}
             () = wake => {}
             () = held => {}

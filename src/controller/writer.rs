@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use super::machine::Change;
 use crate::registry::value::encode;
 use crate::registry::{Compare, Key, Op, Registry, RegistryError, Revision};
+use crate::types::rules::{Rule, holds};
 
 /// Partitions in one transaction.
 const PARTITIONS_MAX: usize = 120;
@@ -110,10 +111,12 @@ fn transaction(conditions: &[Compare], changes: &[Change]) -> (Vec<Compare>, Vec
     let mut elected = BTreeMap::new();
     for change in changes {
         let key = String::from(Key::Partition(change.topic, change.partition));
-        compares.push(Compare::ModRevision {
-            key: key.clone(), // R1
-            revision: change.revision,
-        });
+        if holds(Rule::R1) {
+            compares.push(Compare::ModRevision {
+                key: key.clone(),
+                revision: change.revision,
+            });
+        }
         ops.push(Op::Put {
             key,
             value: encode(&change.value),

@@ -160,7 +160,7 @@ impl LogManager {
 
     /// Without a thread: a simulation calls [`Self::due_flushes`] and [`Self::run_due_tasks`].
     #[cfg(test)]
-    pub(super) fn open_still(
+    pub(crate) fn open_still(
         config: LogManagerConfig,
         clock: Arc<dyn Clock>,
         disk: Arc<dyn Disk>,
@@ -559,14 +559,14 @@ impl LogManager {
 
     /// What the flushers would flush now, directory by directory.
     #[cfg(test)]
-    pub(super) fn due_flushes(&self) -> Vec<Arc<Log>> {
+    pub(crate) fn due_flushes(&self) -> Vec<Arc<Log>> {
         let due = |directory: &Arc<Directory>| directory.flush_queue.due(directory.clock.now());
         self.directories.iter().flat_map(due).collect()
     }
 
     /// What the housekeeping thread would do now.
     #[cfg(test)]
-    pub(super) fn run_due_tasks(&self) {
+    pub(crate) fn run_due_tasks(&self) {
         self.housekeeping.iter().for_each(|h| h.run_due());
     }
 

@@ -67,4 +67,4 @@ pub use owner::{cluster_id_of, directory_ids, has_partitions};
 #[cfg(test)]
 pub(crate) mod gated_disk;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

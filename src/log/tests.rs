@@ -3,7 +3,7 @@
 mod support;
 
 mod basics;
-mod crash;
+pub(crate) mod crash;
 mod damage;
 mod disks;
 mod faults;

@@ -52,8 +52,14 @@ impl Delta {
 
     /// The new image, and the partitions that wait for their topic.
     pub fn finish(mut self, old: &Image, resolver: &Resolver) -> (Image, Unattached, Vec<String>) {
-        let at = resolver.at(&self.image);
+        // Most changes are of partitions alone, and need no config resolved.
+        let differs = resolver.differs(old, &self.image);
+        let concerns = differs || !self.topics.is_empty();
+        let at = concerns.then(|| resolver.at(&self.image));
         self.image.own_id = Some(resolver.broker());
+        let Some(at) = at else {
+            return (self.image, self.unattached, self.problems);
+        };
         for (name, value) in std::mem::take(&mut self.topics) {
             let before = self.image.topics.remove(&name);
             if let Some(before) = &before {
@@ -72,7 +78,7 @@ impl Delta {
             self.image.topic_names.insert(topic.id, Arc::clone(&name));
             self.image.topics.insert(name, Arc::new(topic));
         }
-        if resolver.differs(old, &self.image) {
+        if differs {
             for topic in self.image.topics.values_mut() {
                 let config = at.resolve(&topic.overrides);
                 if topic.config != config {

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::Revision;
 use crate::time::{Clock, LeaseDeadline};
+use crate::types::rules::{Rule, holds};
 
 const NEVER: i64 = i64::MIN;
 const ALWAYS: i64 = i64::MAX;
@@ -55,6 +56,9 @@ impl BrokerLease {
     /// R12: whether nobody can have been told yet that this broker is gone.
     pub fn is_held(&self) -> bool {
         let until = self.held_until.load(Ordering::Acquire);
+        if !holds(Rule::R12) {
+            return self.broker_epoch() != 0;
+        }
         until == ALWAYS || millis(self.clock.boot()) < until
     }
 
@@ -72,14 +76,15 @@ impl BrokerLease {
     pub fn keep(&self, deadline: Arc<LeaseDeadline>) {
         let until = self.held_until.load(Ordering::Acquire);
         if until != ALWAYS {
-            deadline.set(Duration::from_millis(u64::try_from(until).unwrap_or(0)));
+            let until = Duration::from_millis(u64::try_from(until).unwrap_or(0));
+            deadline.set(until, self.broker_epoch());
         }
         *self.deadline.lock() = Some(deadline);
     }
 
     fn pass_on(&self, until: Duration) {
         if let Some(deadline) = &*self.deadline.lock() {
-            deadline.set(until);
+            deadline.set(until, self.broker_epoch());
         }
     }
 
@@ -139,17 +144,17 @@ mod tests {
         let lease = BrokerLease::new(Arc::clone(&clock) as _);
         let deadline = Arc::new(LeaseDeadline::default());
         lease.keep(Arc::clone(&deadline));
-        assert!(!lease.is_held() && deadline.has_passed(clock.boot()));
+        assert!(!lease.is_held() && deadline.has_passed(clock.boot(), 17));
         let ttl = Duration::from_secs(9);
         let sent = lease.sending();
         clock.advance(Duration::from_secs(5)); // the answer took that long
-        lease.renewed(sent, ttl);
         lease.registered(17);
+        lease.renewed(sent, ttl);
         assert_eq!((lease.is_held(), lease.broker_epoch()), (true, 17));
         clock.advance(Duration::from_millis(999));
-        assert!(lease.is_held() && !deadline.has_passed(clock.boot()));
+        assert!(lease.is_held() && !deadline.has_passed(clock.boot(), 17));
         clock.advance(Duration::from_millis(1));
-        assert!(!lease.is_held() && deadline.has_passed(clock.boot()));
+        assert!(!lease.is_held() && deadline.has_passed(clock.boot(), 17));
         lease.renewed(lease.sending(), ttl);
         assert!(lease.is_held());
         // An answer to something older does not shorten it.
@@ -157,6 +162,10 @@ mod tests {
         assert!(lease.is_held());
         lease.lost();
         assert_eq!((lease.is_held(), lease.broker_epoch()), (false, 0));
+        // A new registration says nothing of what was given under the one before.
+        lease.registered(23);
+        lease.renewed(lease.sending(), ttl);
+        assert!(!deadline.has_passed(clock.boot(), 23) && deadline.has_passed(clock.boot(), 17));
     }
 
     #[test]

@@ -17,7 +17,8 @@ use crate::record::{
     BATCH_HEADER_BYTES, BatchHeader, InvalidBatch, ValidBatch, ValidationRules, validate,
     validate_within,
 };
-use crate::types::{ErrorCode, LeaderEpoch, NO_OFFSET, Offset};
+use crate::types::rules::{Rule, holds};
+use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, NO_OFFSET, Offset};
 
 /// What a producer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,7 +197,10 @@ impl Partition {
         options: AppendOptions,
     ) -> Result<(Arc<TopicConfig>, LeaderEpoch), AppendFailure> {
         let state = self.state.lock();
-        state.check_leader(options.leader_epoch)?;
+        state.check_leader(match holds(Rule::R15) {
+            true => options.leader_epoch,
+            false => NO_EPOCH,
+        })?;
         match options.acks {
             Acks::All if !state.has_min_isr() => {
                 return Err(ErrorCode::NotEnoughReplicas.into());

@@ -16,6 +16,7 @@ use super::waiters::FetchBound;
 use super::watermark::ReplicaPosition;
 use crate::log::{AppendError, LogError};
 use crate::record::{ReplicaBatchError, ReplicaBatches, ReplicaRules};
+use crate::types::rules::{Rule, holds};
 use crate::types::{ErrorCode, LeaderEpoch, NO_EPOCH, Offset};
 
 /// What is known of the leader.
@@ -43,6 +44,9 @@ impl Partition {
     pub(super) fn locate(self: &Arc<Self>, leader_epoch: LeaderEpoch) -> Located {
         self.on_log(move |open| {
             open.check_following(leader_epoch)?;
+            if !holds(Rule::R6) {
+                open.cut_as_before_kip_101()?;
+            }
             if open.waits_for_disk() {
                 let flushed = open.log.flush();
                 flushed.map_err(|error| open.partition.storage_error("flush the log", &error))?;
@@ -279,6 +283,15 @@ impl OpenPartition<'_> {
         }
         if let Err(error) = self.log.advance_log_start_offset(to) {
             self.partition.storage_error("move the log start", &error);
+        }
+    }
+
+    /// To its own high watermark: what R6 forbids.
+    fn cut_as_before_kip_101(&self) -> Result<(), ErrorCode> {
+        let high_watermark = self.partition.high_watermark();
+        match high_watermark < self.log.log_end_offset() {
+            true => self.cut(high_watermark).map(|_| ()),
+            false => Ok(()),
         }
     }
 

@@ -15,6 +15,7 @@ use super::waiters::FetchBound;
 use super::watermark::{ReplicaPosition, WatermarkRule, high_watermark};
 use crate::log::Log;
 use crate::metadata;
+use crate::types::rules::{Rule, holds};
 use crate::types::{BrokerId, ErrorCode, LeaderEpoch, NO_EPOCH, Offset};
 
 /// Below this a follower that is silent is not missed: it may be busy with its disk.
@@ -41,8 +42,9 @@ impl Partition {
         let Some(replica) = request.replica else {
             return Ok(());
         };
-        let reconciled =
-            request.last_fetched_epoch >= 0 || request.offset <= log.log_start_offset();
+        let reconciled = request.last_fetched_epoch >= 0
+            || request.offset <= log.log_start_offset()
+            || !holds(Rule::R6);
         if request.current_leader_epoch == NO_EPOCH || !reconciled {
             return Ok(()); // what it has may be of another history
         }
@@ -284,7 +286,10 @@ impl State {
         };
         let now = shared.clock.now();
         let silence_max = (shared.config.fetch_wait_max * 2).max(SILENCE_MIN);
-        !shared.lease.has_passed(shared.clock.boot())
+        !holds(Rule::R12)
+            || !shared
+                .lease
+                .has_passed(shared.clock.boot(), isr.committed().leader_registration)
             || now
                 .checked_sub(silence_max)
                 .is_none_or(|since| isr.is_followed(since))
@@ -297,6 +302,7 @@ impl State {
             Leading::With(_) if bound == FetchBound::LogEnd => Ok(()), // a follower asks
             Leading::With(isr) => match isr.epoch_start() {
                 Some(start) if start <= self.high_watermark => Ok(()),
+                _ if !holds(Rule::R9) => Ok(()),
                 _ => Err(ErrorCode::OffsetNotAvailable),
             },
             Leading::No | Leading::Alone => Ok(()),

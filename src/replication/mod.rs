@@ -24,6 +24,8 @@ pub(crate) mod watermark;
 pub use append::{Acks, AppendFailure, AppendOptions, PendingAppend};
 pub use fetch::{FetchLimits, FetchSource, FetchTarget, Fetched, fetch};
 pub use fetch_session::{SessionPartition, SessionPartitions, SessionRequest, Told};
+#[cfg(test)]
+pub(crate) use fetcher::Simulated;
 pub use fetcher::{FetcherSettings, ReplicaFetchers};
 pub use leader::FetchingReplica;
 pub use partition::Partition;

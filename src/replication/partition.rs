@@ -96,6 +96,13 @@ impl Partition {
         (state.role.leader, state.role.leader_epoch)
     }
 
+    /// The epoch in which this broker leads, if it does.
+    #[cfg(test)]
+    pub(crate) fn leads_in(&self) -> Option<LeaderEpoch> {
+        let state = self.state.lock();
+        state.leading.is_so().then_some(state.role.leader_epoch)
+    }
+
     /// The topic's settings.
     pub fn config(&self) -> Arc<TopicConfig> {
         Arc::clone(&self.state.lock().config)
@@ -118,7 +125,7 @@ impl Partition {
     }
 
     /// The log, if it has been opened. Does not block.
-    pub(super) fn opened_log(&self) -> Option<&Arc<Log>> {
+    pub(crate) fn opened_log(&self) -> Option<&Arc<Log>> {
         self.log.get()
     }
 

@@ -15,6 +15,7 @@ use crate::metadata::{partition_of, value_of};
 use crate::registry::value::{PartitionValue, decode, encode};
 use crate::registry::{Compare, Key, Op, Registry, TxnOutcome};
 use crate::types::BrokerId;
+use crate::types::rules::{Rule, holds};
 
 /// How often partitions are looked at whose replicas are not all in sync.
 const UNSETTLED_INTERVAL: Duration = Duration::from_millis(500);
@@ -67,6 +68,7 @@ impl IsrPublisher {
                 }
             };
             tokio::select! {
+                biased; // a simulation repeats itself
                 () = stop.cancelled() => return,
                 _ = all.tick() => {
                     for partition in self.replicas.partitions() {
@@ -83,6 +85,7 @@ impl IsrPublisher {
                 look_at = Some((shared.clock.now() + UNSETTLED_INTERVAL.min(lag_max / 2)).into());
             }
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = self.publish() => {}
             }
@@ -276,15 +279,19 @@ fn compares((partition, proposal): &Sent) -> Vec<Compare> {
         key: Key::Broker(id).to_string(),
         revision: epoch,
     };
-    // R1
-    let mut compares = vec![Compare::ModRevision {
-        key: key(partition),
-        revision: proposal.revision,
-    }];
-    // R2
-    compares.push(registered(proposal.leader, proposal.registration));
-    // R3
-    let added = proposal.added.iter().chain(&proposal.successor);
-    compares.extend(added.map(|(id, epoch)| registered(*id, *epoch)));
+    let mut compares = Vec::new();
+    if holds(Rule::R1) {
+        compares.push(Compare::ModRevision {
+            key: key(partition),
+            revision: proposal.revision,
+        });
+    }
+    if holds(Rule::R2) {
+        compares.push(registered(proposal.leader, proposal.registration));
+    }
+    if holds(Rule::R3) {
+        let added = proposal.added.iter().chain(&proposal.successor);
+        compares.extend(added.map(|(id, epoch)| registered(*id, *epoch)));
+    }
     compares
 }

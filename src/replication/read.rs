@@ -196,12 +196,14 @@ impl Partition {
             _ => self.settle(),
         };
         let Some(settled) = settled else {
-            return self.offset_now(query, bound);
+            return self.offset_now(query, bound, current_leader_epoch);
         };
         let partition = Arc::clone(self);
         Box::pin(async move {
             let _ = settled.await; // what did not become visible is not answered
-            partition.offset_now(query, bound).await
+            partition
+                .offset_now(query, bound, current_leader_epoch)
+                .await
         })
     }
 
@@ -209,13 +211,14 @@ impl Partition {
         self: &Arc<Self>,
         query: OffsetQuery,
         bound: FetchBound,
+        current: LeaderEpoch,
     ) -> BoxFuture<'static, Result<TimestampOffset, ErrorCode>> {
         if self.opened_log().is_some()
             && let OffsetQuery::Latest(latest) = query
         {
-            return Box::pin(std::future::ready(self.latest(latest)));
+            return Box::pin(std::future::ready(self.latest(latest, current)));
         }
-        self.on_log(move |open| open.offset_for(query, bound))
+        self.on_log(move |open| open.offset_for(query, bound, current))
     }
 
     /// About when the record at `offset` was written; from the log that is here, whoever leads.
@@ -229,8 +232,14 @@ impl Partition {
         })
     }
 
-    fn latest(&self, bound: FetchBound) -> Result<TimestampOffset, ErrorCode> {
+    /// Whoever asked may have waited: another broker may lead by now, and know of more.
+    fn latest(
+        &self,
+        bound: FetchBound,
+        current: LeaderEpoch,
+    ) -> Result<TimestampOffset, ErrorCode> {
         let state = self.state.lock();
+        state.check_leader(current)?;
         state.check_offsets_known(bound)?;
         Ok(TimestampOffset {
             timestamp: NO_TIMESTAMP,
@@ -255,7 +264,10 @@ impl Partition {
         if let Err(error) = checked {
             return Box::pin(std::future::ready(Err(error)));
         }
-        self.on_log(move |open| Ok(end_of_epoch(open.log, open.partition.leader_epoch(), epoch)))
+        self.on_log(move |open| {
+            open.partition.check_leader(current_leader_epoch)?;
+            Ok(end_of_epoch(open.log, open.partition.leader_epoch(), epoch))
+        })
     }
 
     /// Moves the log start to `offset` (−1: the high watermark), durably; answers where the logs of all
@@ -341,13 +353,15 @@ impl OpenPartition<'_> {
         &self,
         query: OffsetQuery,
         bound: FetchBound,
+        current: LeaderEpoch,
     ) -> Result<TimestampOffset, ErrorCode> {
         let (end, known) = {
             let state = self.partition.state.lock();
+            state.check_leader(current)?;
             (state.bound(bound), state.check_offsets_known(bound))
         };
         let found = match query {
-            OffsetQuery::Latest(latest) => return self.partition.latest(latest),
+            OffsetQuery::Latest(latest) => return self.partition.latest(latest, current),
             OffsetQuery::Earliest => {
                 let offset = self.log.log_start_offset();
                 let epoch = self.log.epoch_for_offset(offset);

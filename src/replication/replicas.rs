@@ -79,6 +79,18 @@ impl Replicas {
         Self::over(Shared::new(config, logs, metrics, clock, None))
     }
 
+    /// Everything happens on the caller's thread.
+    #[cfg(test)]
+    pub(crate) fn inline(
+        config: ReplicasConfig,
+        logs: Arc<LogManager>,
+        metrics: Arc<Metrics>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let executor = Arc::new(crate::log::InlineExecutor);
+        Self::over(Shared::new(config, logs, metrics, clock, Some(executor)))
+    }
+
     pub(super) fn over(shared: Shared) -> Self {
         let metrics = Arc::clone(&shared.metrics);
         let fetch_session_slots = shared.config.fetch_session_slots;
@@ -146,7 +158,11 @@ impl Replicas {
     pub fn partitions(&self) -> Vec<Arc<Partition>> {
         let topics = self.topics.read();
         let all = topics.by_name.values().flat_map(|topic| &topic.partitions);
-        all.flatten().cloned().collect()
+        #[allow(unused_mut)]
+        let mut all: Vec<_> = all.flatten().cloned().collect();
+        #[cfg(test)] // a simulation repeats itself
+        all.sort_by(|one, other| one.topic_partition().cmp(other.topic_partition()));
+        all
     }
 
     /// Recovers what an unclean stop left, so many partitions at a time, behind those that are asked

@@ -1,6 +1,6 @@
 //! What all partitions of a broker have in common.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -142,7 +142,7 @@ pub(super) struct Outbox {
     proposals: Mutex<Vec<(Weak<Partition>, Proposal)>>,
     /// Partitions that want to be looked at before long: not all of their replicas are in sync, a change
     /// is under way, or the disk has failed.
-    unsettled: Mutex<HashSet<TopicPartition>>,
+    unsettled: Mutex<BTreeSet<TopicPartition>>,
     pub(super) added: Notify,
 }
 
@@ -176,7 +176,7 @@ impl Outbox {
     }
 
     /// Takes those that are watched; who is to be watched on says so again.
-    pub(super) fn take_unsettled(&self) -> HashSet<TopicPartition> {
+    pub(super) fn take_unsettled(&self) -> BTreeSet<TopicPartition> {
         std::mem::take(&mut *self.unsettled.lock())
     }
 }

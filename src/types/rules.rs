@@ -5,31 +5,35 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
     /// Every change of a partition compares its revision.
-    #[cfg(test)]
     R1,
-    /// A leader's change compares its own registration.
-    #[cfg(test)]
+    /// A broker's change compares its own registration.
     R2,
     /// Who joins the ISR is still registered as when it fetched.
-    #[cfg(test)]
     R3,
     /// The maximal ISR counts until an outcome is known.
     R4,
     /// A registration begins a new leader epoch of what the broker leads.
     R5,
-    /// Positions count in their own epoch only; logs are cut by epoch.
-    #[cfg(test)]
+    /// Positions count once the logs agree up to there; logs are cut by epoch.
     R6,
     /// Nobody joins the ISR before the start of the leader's epoch.
     R7,
     /// Nothing is committed below `min.insync.replicas`.
     R8,
+    /// The end of a partition is told once it is not before what earlier leaders showed.
+    R9,
     /// Who may have forgotten something leaves ISR and ELR.
-    #[cfg(test)]
     R10,
     /// A controller's change compares its seat.
-    #[cfg(test)]
     R11,
+    /// A lease is believed for less than its time.
+    R12,
+    /// What a watch tells is a hint, and older news is none.
+    R13,
+    /// A new controller that misses several brokers waits for them.
+    R14,
+    /// What a coordinator decided in one leader epoch is not written in a later.
+    R15,
 }
 
 #[cfg(not(test))]

@@ -301,6 +301,24 @@ fn leadership_goes_back_to_the_first_replicas_in_time() {
 }
 
 /// R10
+/// A controller that may not write meanwhile (R12) would spin.
+#[test]
+fn a_balance_that_has_to_wait_for_a_failover_wakes_nobody() {
+    let mut cluster = Cluster::new(&[1, 2, 3], &[&[1, 2, 3], &[2, 3, 1]]);
+    cluster.machine.config.balance_interval = Some(Duration::from_secs(300));
+    cluster.at(150);
+    cluster.step();
+    cluster.goes(2);
+    cluster.at(1_000);
+    let now = cluster.clock.now();
+    let answering = cluster
+        .answering
+        .map(|at| cluster.start + Duration::from_secs(at));
+    let step = cluster.machine.step(&cluster.image, answering, now);
+    assert!(!step.changes.is_empty());
+    assert!(step.wake_at.is_none_or(|at| at > now));
+}
+
 #[test]
 fn who_lost_its_page_cache_leaves_the_topics_that_live_in_it() {
     let mut cluster = Cluster::just_started(&[2, 3], &[&[1, 2, 3], &[2, 1, 3], &[1], &[2, 3]]);

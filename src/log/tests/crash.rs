@@ -4,8 +4,8 @@
 //! `LOG_HISTORY=<seed> cargo test --lib a_history_by_its_seed -- --nocapture` runs one again and says what
 //! it does; `LOG_HISTORIES=<count>` runs more of them.
 
-mod disk;
-mod image;
+pub(crate) mod disk;
+pub(crate) mod image;
 mod made;
 mod model;
 mod random;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::session::Session;
 use crate::protocol::TopicKey;
 use crate::protocol::fetch::{FetchAnswer, FetchPartition, FetchRequest, FetchedPartition};
+use crate::types::rules::{Rule, holds};
 use crate::types::{BrokerId, ErrorCode, LeaderEpoch, NO_EPOCH, Offset, PartitionId, TopicId};
 
 /// The first pause after something failed; the next ones are twice as long each.
@@ -194,10 +195,12 @@ impl Machine {
             let position = following.position?;
             let asked = FetchPartition {
                 partition: key.partition,
-                // R6
                 current_leader_epoch: following.leader_epoch,
                 fetch_offset: position.fetch_offset,
-                last_fetched_epoch: position.last_epoch,
+                last_fetched_epoch: match holds(Rule::R6) {
+                    true => position.last_epoch,
+                    false => NO_EPOCH,
+                },
                 log_start_offset: position.log_start,
                 max_bytes: self.rules.partition_bytes_max,
                 replica_directory_id: TopicId::ZERO,

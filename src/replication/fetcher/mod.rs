@@ -7,4 +7,6 @@ mod session;
 mod task;
 
 pub(super) use machine::{Position, truncation_offset};
+#[cfg(test)]
+pub(crate) use task::Simulated;
 pub use task::{FetcherSettings, ReplicaFetchers};

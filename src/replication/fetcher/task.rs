@@ -113,6 +113,32 @@ struct FetcherShared {
     broker_epoch: AtomicI64,
     /// Counts partitions of this broker whose log directory failed.
     failures: Arc<AtomicU64>,
+    #[cfg(test)]
+    simulated: Option<Arc<dyn Simulated>>,
+}
+
+/// What a simulation puts in the place of sockets and tasks.
+#[cfg(test)]
+pub(crate) trait Simulated: std::fmt::Debug + Send + Sync {
+    fn connect(&self, leader: BrokerId) -> tokio::io::DuplexStream;
+    fn spawn(&self, task: BoxFuture<'static, ()>);
+}
+
+/// A connection to a leader.
+enum Line {
+    Tcp(Peer),
+    #[cfg(test)]
+    Simulated(Peer<tokio::io::DuplexStream>),
+}
+
+impl Line {
+    async fn call(&mut self, request: PeerRequest) -> io::Result<Bytes> {
+        match self {
+            Self::Tcp(peer) => peer.call(request).await,
+            #[cfg(test)]
+            Self::Simulated(peer) => peer.call(request).await,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -166,12 +192,28 @@ impl ReplicaFetchers {
                 clock,
                 broker_epoch: AtomicI64::new(-1),
                 failures: Arc::clone(&replicas.shared().failures),
+                #[cfg(test)]
+                simulated: None,
             }),
             replicas,
             state: Mutex::default(),
             tasks,
             stop,
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn simulated(
+        settings: FetcherSettings,
+        replicas: Arc<Replicas>,
+        clock: Arc<dyn Clock>,
+        simulated: Arc<dyn Simulated>,
+        stop: CancellationToken,
+    ) -> Self {
+        let mut fetchers = Self::new(settings, replicas, clock, TaskTracker::new(), stop);
+        let shared = Arc::get_mut(&mut fetchers.shared).expect("nobody else has it yet");
+        shared.simulated = Some(simulated);
+        fetchers
     }
 
     fn follow(
@@ -202,13 +244,24 @@ impl ReplicaFetchers {
             Some(endpoint) => {
                 let fetcher = Fetcher::new(leader, endpoint, &self.shared, &inbox);
                 let stopped = stop.clone();
-                self.tasks.spawn(async move {
+                let task = async move {
                     let mut fetcher = fetcher;
                     tokio::select! {
+                        biased; // a simulation repeats itself
                         () = stopped.cancelled() => {}
                         () = fetcher.run() => {}
                     }
-                });
+                };
+                #[cfg(test)]
+                if let Some(simulated) = &self.shared.simulated {
+                    simulated.spawn(Box::pin(task));
+                    return Running {
+                        inbox,
+                        keys: BTreeSet::new(),
+                        stop,
+                    };
+                }
+                self.tasks.spawn(task);
             }
             None => tracing::error!(
                 leader = leader.0, listener = %self.shared.settings.listener,
@@ -266,7 +319,7 @@ enum Done {
 }
 
 type Stepping = BoxFuture<'static, (Key, LeaderEpoch, Done)>;
-type Answering = BoxFuture<'static, io::Result<(Peer, Bytes)>>;
+type Answering = BoxFuture<'static, io::Result<(Line, Bytes)>>;
 
 /// One fetcher of one leader.
 struct Fetcher {
@@ -279,7 +332,7 @@ struct Fetcher {
     stepping: FuturesUnordered<Stepping>,
     /// Until then steps are waited for.
     patience: Option<Instant>,
-    peer: Option<Peer>,
+    peer: Option<Line>,
     /// For its answers: one at a time, and again and again.
     buffers: FrameBuffers,
     /// Answers without records in a row.
@@ -466,7 +519,7 @@ impl Fetcher {
         }
     }
 
-    fn connect(&self) -> impl Future<Output = io::Result<Peer>> + Send + 'static {
+    fn connect(&self) -> impl Future<Output = io::Result<Line>> + Send + 'static {
         let settings = &self.shared.settings;
         let response_bytes_max =
             usize::try_from(settings.rules.response_bytes_max).unwrap_or(0) + ANSWER_SLACK_BYTES;
@@ -478,7 +531,20 @@ impl Fetcher {
         };
         let (host, port) = (self.endpoint.host.clone(), self.endpoint.port);
         let buffers = self.buffers.clone();
-        async move { Peer::connect(&host, port, config, buffers).await }
+        #[cfg(test)]
+        let simulated = self.shared.simulated.as_ref().map(|simulated| {
+            let socket = simulated.connect(self.leader);
+            Line::Simulated(Peer::over(socket, config.clone(), buffers.clone()))
+        });
+        async move {
+            #[cfg(test)]
+            if let Some(line) = simulated {
+                return Ok(line);
+            }
+            Ok(Line::Tcp(
+                Peer::connect(&host, port, config, buffers).await?,
+            ))
+        }
     }
 
     /// Where the leader's log begins and ends; over a connection of its own, since this is rare.
@@ -511,6 +577,7 @@ impl Fetcher {
     async fn wait(&mut self, next: Option<Instant>) {
         let inbox = Arc::clone(&self.inbox);
         tokio::select! {
+            biased;
             Some((key, leader_epoch, done)) = self.stepping.next(), if !self.stepping.is_empty() => {
                 let now = self.shared.clock.now();
                 match done {
@@ -526,7 +593,7 @@ impl Fetcher {
         }
     }
 
-    fn answered(&mut self, answer: io::Result<(Peer, Bytes)>) {
+    fn answered(&mut self, answer: io::Result<(Line, Bytes)>) {
         self.answering = None;
         let now = self.shared.clock.now();
         let decoded = answer.and_then(|(peer, body)| {
@@ -598,7 +665,7 @@ impl Fetcher {
     }
 }
 
-async fn answering(answering: &mut Option<Answering>) -> io::Result<(Peer, Bytes)> {
+async fn answering(answering: &mut Option<Answering>) -> io::Result<(Line, Bytes)> {
     match answering {
         Some(answering) => answering.await,
         None => std::future::pending().await,

@@ -378,10 +378,30 @@ async fn offsets_are_not_told_before_the_high_watermark_has_reached_the_term() {
 }
 
 #[tokio::test]
+async fn whoever_asked_for_the_end_hears_nothing_from_a_leader_that_was_deposed_meanwhile() {
+    let (fixture, partition) = Fixture::leading(page_cache(), &[ME, TWO]);
+    partition.open().await.unwrap();
+    let bound = FetchBound::HighWatermark;
+    // It waits a moment for what was appended before to be committed.
+    produce(&partition, &["a"], Acks::Leader).await;
+    let asked = partition.offset_for(OffsetQuery::Latest(bound), bound, 3);
+    let role = metadata::Partition {
+        leader: Some(THREE),
+        leader_epoch: 4,
+        revision: 2,
+        ..led(&[THREE, TWO])
+    };
+    fixture.put_partition(config_of(&partition), role);
+    let refused = Some(ErrorCode::FencedLeaderEpoch);
+    assert_eq!(asked.await.err(), refused);
+}
+
+#[tokio::test]
 async fn past_its_lease_a_leader_goes_on_while_everybody_follows() {
     // R12
     let (fixture, partition) = Fixture::leading(page_cache(), &[ME, TWO]);
-    fixture.replicas.lease().set(SystemClock.boot());
+    let lease = fixture.replicas.lease();
+    lease.set(SystemClock.boot(), EPOCHS[0]);
     let refused = partition
         .produce(batch(&["a"]), options(Acks::Leader))
         .await;
@@ -402,11 +422,15 @@ async fn past_its_lease_a_leader_goes_on_while_everybody_follows() {
     follow(&partition, TWO, 2).await;
     drop(pending);
     assert_eq!(partition.log_offsets(), Some((0, 3)));
-    fixture
-        .replicas
-        .lease()
-        .set(SystemClock.boot() + Duration::from_secs(60));
+    let later = SystemClock.boot() + Duration::from_secs(60);
+    lease.set(later, EPOCHS[0]);
     assert_eq!(produce(&partition, &["d"], Acks::Leader).await, 3);
+    // It had to register anew, and has not heard yet what has become of the partition.
+    lease.set(later, EPOCHS[0] + 1_000);
+    let refused = partition
+        .produce(batch(&["e"]), options(Acks::Leader))
+        .await;
+    assert_eq!(refused.unwrap_err().error, ErrorCode::NotLeaderOrFollower);
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ pub(super) enum Fault {
 
 /// Syncs that do nothing and say that all is well: for showing that the histories notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lie {
+pub(crate) enum Lie {
     /// Of segment files.
     Segments,
     /// Of `partition.metadata`.
@@ -59,7 +59,7 @@ pub(super) trait Watcher: std::fmt::Debug + Send + Sync {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct CrashDisk(Arc<Shared>);
+pub(crate) struct CrashDisk(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -87,7 +87,7 @@ struct Control {
 }
 
 impl CrashDisk {
-    pub(super) fn new(image: Image, seed: u64, lie: Option<Lie>) -> Self {
+    pub(crate) fn new(image: Image, seed: u64, lie: Option<Lie>) -> Self {
         Self(Arc::new(Shared {
             image: Mutex::new(image),
             control: Mutex::new(Control {
@@ -106,12 +106,12 @@ impl CrashDisk {
         }))
     }
 
-    pub(super) fn image(&self) -> Image {
+    pub(crate) fn image(&self) -> Image {
         self.0.image.lock().clone()
     }
 
     /// What a start finds if the power goes now.
-    pub(super) fn after_power_cut(&self, seed: u64) -> Image {
+    pub(crate) fn after_power_cut(&self, seed: u64) -> Image {
         let forged = self.0.lie == Some(Lie::Checksums);
         self.0.image.lock().after_power_cut(seed, forged)
     }
@@ -125,7 +125,7 @@ impl CrashDisk {
     }
 
     /// The operation after `more` others is the last: in part it may be done, all later ones fail.
-    pub(super) fn power_off_after(&self, more: Option<u64>) {
+    pub(crate) fn power_off_after(&self, more: Option<u64>) {
         let mut control = self.0.control.lock();
         control.power_off_at = more.map(|more| control.count + more);
     }
@@ -135,7 +135,7 @@ impl CrashDisk {
         self.0.control.lock().paused = paused;
     }
 
-    pub(super) fn is_off(&self) -> bool {
+    pub(crate) fn is_off(&self) -> bool {
         self.0.control.lock().off
     }
 

@@ -22,7 +22,7 @@ const ROOT: NodeId = 0;
 
 /// A file system at one moment. Cloning it is cheap.
 #[derive(Debug, Clone)]
-pub(super) struct Image {
+pub(crate) struct Image {
     nodes: BTreeMap<NodeId, Node>,
     next: NodeId,
     /// Changes of names so far.
@@ -396,7 +396,7 @@ fn name_of(path: &Path) -> String {
 impl Image {
     /// What a start finds after the power went. `forged`: checksums of batches in segments that came
     /// out of it damaged are right all the same, as if nobody looked at them.
-    pub(super) fn after_power_cut(&self, seed: u64, forged: bool) -> Self {
+    pub(crate) fn after_power_cut(&self, seed: u64, forged: bool) -> Self {
         let mut random = Random::new(seed);
         let journal = match random.below(8) {
             0 | 1 => Journal::Lost,
@@ -431,7 +431,7 @@ impl Image {
     }
 
     /// What a start finds after the process was killed: the page cache lives on.
-    pub(super) fn after_kill(&self) -> Self {
+    pub(crate) fn after_kill(&self) -> Self {
         let mut image = self.clone();
         image.drop_unreachable();
         image
