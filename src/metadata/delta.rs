@@ -58,6 +58,7 @@ impl Delta {
         let at = concerns.then(|| resolver.at(&self.image));
         self.image.own_id = Some(resolver.broker());
         let Some(at) = at else {
+            self.image.problems = old.problems + self.problems.len();
             return (self.image, self.unattached, self.problems);
         };
         for (name, value) in std::mem::take(&mut self.topics) {
