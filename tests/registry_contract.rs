@@ -551,6 +551,7 @@ async fn admin_over_etcd() {
         has_data: false,
         directories: Vec::new(),
         shared: Some(Resolver::new(&config)),
+        stopped_incarnation: None,
         seen: Vec::new(),
     };
     let session = Session::start(Arc::clone(&registry), place.clone(), Arc::new(SystemClock))

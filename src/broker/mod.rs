@@ -97,6 +97,7 @@ impl Broker {
             claimed,
             Arc::clone(&clock),
         )?;
+        logs.name_incarnation(session.handle().incarnation());
         let watcher = loading.await.context("read the registry")?;
         let watcher = watcher.context("read the registry")?;
         session.remove_orphans(&watcher.unattached_topics()).await?;

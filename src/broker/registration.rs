@@ -8,7 +8,9 @@ use anyhow::Context as _;
 
 use crate::config::BrokerConfig;
 use crate::controller::{MachineConfig, Session, SessionConfig, SessionError};
-use crate::log::{ClaimedDirectory, cluster_id_of, directory_ids, has_partitions};
+use crate::log::{
+    ClaimedDirectory, cluster_id_of, directory_ids, has_partitions, stopped_incarnation,
+};
 use crate::metadata::Resolver;
 use crate::registry::value::EndpointValue;
 use crate::registry::{Embedded, Etcd, EtcdConfig, Registry, RegistryError};
@@ -36,6 +38,7 @@ pub(super) async fn register(
     let etcd = etcd_config(config)?;
     session_config.has_data = has_partitions(directories);
     session_config.directories = directory_ids(directories);
+    session_config.stopped_incarnation = stopped_incarnation(directories);
     session_config.seen = super::seen::remembered(directories);
     let patience = Duration::from_millis(u64::from(
         config.initial_broker_registration_timeout_ms.unsigned_abs(),
@@ -175,6 +178,7 @@ fn session_config(config: &BrokerConfig, new_cluster_id: Option<String>) -> Sess
         ttl,
         heartbeat,
         shared: (!is_embedded).then(|| Resolver::new(config)),
+        stopped_incarnation: None,
         seen: Vec::new(),
     }
 }

@@ -53,6 +53,8 @@ pub struct SessionConfig {
     /// The registry is outside of this process, and other brokers use it too. Then it must know what
     /// counts for topics.
     pub shared: Option<Resolver>,
+    /// The incarnation that stopped cleanly last, as the log directories have it (R10).
+    pub stopped_incarnation: Option<String>,
     /// What this broker has seen of registries in earlier lives.
     pub seen: Vec<Seen>,
 }
@@ -277,6 +279,11 @@ impl SessionHandle {
         Ok(())
     }
 
+    /// How this life of the broker is called.
+    pub fn incarnation(&self) -> &str {
+        &self.0.incarnation
+    }
+
     /// What the broker has written is on disk and it will write no more: the next start takes its
     /// replicas for whole (R10). To be called before the session is stopped.
     pub fn stopped_cleanly(&self) {
@@ -395,7 +402,10 @@ impl Shared {
         };
         let has = |id: &String| self.config.directories.contains(id);
         let everything = !last.directories.iter().all(has);
-        if last.stopped_cleanly && !everything || !holds(Rule::R10) {
+        // The disk says so too where the registry could not be told.
+        let stopped = self.config.stopped_incarnation.as_ref();
+        let cleanly = last.stopped_cleanly || stopped == Some(&last.incarnation);
+        if cleanly && !everything || !holds(Rule::R10) {
             return Ok(true);
         }
         let image = read_image(self.registry.as_ref(), resolver).await?;

@@ -7,14 +7,14 @@ use super::directory::Directory;
 use super::disk::replace_file;
 use super::log::{Log, LogError};
 use super::manifest::{Manifest, ManifestEntry, SegmentEntry};
-use super::names;
+use super::{names, owner};
 
 /// More logs than these that have something to write are synced together, with all that the file system
 /// holds: file by file a hundred thousand of them take minutes.
 const ONE_BY_ONE_MAX: usize = 256;
 
 /// The marks come last: without them the next start checks everything.
-pub(super) fn close_directory(directory: &Directory) -> Result<(), LogError> {
+pub(super) fn close_directory(directory: &Directory, incarnation: &str) -> Result<(), LogError> {
     let mut manifest = std::mem::take(&mut *directory.manifest.lock());
     let mut failed = None;
     let logs = directory.logs();
@@ -51,7 +51,7 @@ pub(super) fn close_directory(directory: &Directory) -> Result<(), LogError> {
         // Partitions that nobody asked for since a crash are still to be checked.
         return Ok(());
     }
-    write_marks(directory, &manifest)
+    write_marks(directory, &manifest, incarnation)
 }
 
 /// All that was written, in one go.
@@ -69,12 +69,17 @@ fn sync_together(directory: &Directory, logs: &[Arc<Log>]) -> Result<(), LogErro
     Ok(())
 }
 
-fn write_marks(directory: &Directory, manifest: &Manifest) -> Result<(), LogError> {
+fn write_marks(
+    directory: &Directory,
+    manifest: &Manifest,
+    incarnation: &str,
+) -> Result<(), LogError> {
     let disk = &*directory.disk;
     let path = directory.path.join(names::MANIFEST);
     replace_file(disk, &path, manifest.to_text().as_bytes(), true)?;
     let path = directory.path.join(names::CLEAN_SHUTDOWN);
-    replace_file(disk, &path, b"{\"version\":0,\"brokerEpoch\":-1}", true)?;
+    let mark = owner::clean_mark(incarnation);
+    replace_file(disk, &path, mark.as_bytes(), true)?;
     Ok(())
 }
 

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -125,6 +125,8 @@ pub struct LogManager {
     placing: Mutex<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     closed: AtomicBool,
+    /// Whose clean stop the marks of one speak of.
+    incarnation: OnceLock<String>,
 }
 
 impl LogManager {
@@ -223,6 +225,7 @@ impl LogManager {
             placing: Mutex::new(()),
             threads: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
+            incarnation: OnceLock::new(),
         }))
     }
 
@@ -575,6 +578,11 @@ impl LogManager {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// How this life of the broker is called: a clean stop leaves the name on disk.
+    pub fn name_incarnation(&self, incarnation: &str) {
+        self.incarnation.get_or_init(|| incarnation.to_owned());
+    }
+
     /// Flushes everything, writes checkpoints, snapshots and the clean-shutdown marks.
     pub fn close(&self) {
         if self.closed.swap(true, Ordering::AcqRel) {
@@ -589,7 +597,8 @@ impl LogManager {
             housekeeping.remove_waiting_files();
         }
         for directory in self.directories.iter().filter(|d| d.is_online()) {
-            if let Err(error) = close_directory(directory) {
+            let incarnation = self.incarnation.get().map_or("", String::as_str);
+            if let Err(error) = close_directory(directory, incarnation) {
                 tracing::error!(directory = %directory.path.display(), %error, "close a log directory");
             }
         }

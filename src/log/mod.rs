@@ -62,7 +62,9 @@ pub use log::{
 };
 pub use manager::{FlushListener, LogManager, LogManagerConfig, open_files_most};
 pub use note::registry_notes;
-pub use owner::{cluster_id_of, directory_ids, has_partitions};
+#[cfg(test)]
+pub(crate) use owner::incarnation_in;
+pub use owner::{cluster_id_of, directory_ids, has_partitions, stopped_incarnation};
 
 #[cfg(test)]
 pub(crate) mod gated_disk;

@@ -27,6 +27,29 @@ pub fn cluster_id_of(directories: &[ClaimedDirectory]) -> Option<(PathBuf, Strin
     })
 }
 
+/// What is left by a clean stop, in the form of Kafka's `CleanShutdownFileHandler`.
+pub(super) fn clean_mark(incarnation: &str) -> String {
+    format!("{{\"version\":0,\"brokerEpoch\":-1,\"incarnation\":\"{incarnation}\"}}")
+}
+
+/// The incarnation that stopped cleanly, as all of the directories say; gone once they are opened.
+pub fn stopped_incarnation(directories: &[ClaimedDirectory]) -> Option<String> {
+    let named = |directory: &ClaimedDirectory| incarnation_in(&RealDisk, &directory.path);
+    let first = named(directories.first()?)?;
+    let all = directories
+        .iter()
+        .all(|directory| directory.lock.is_ok() && named(directory).as_ref() == Some(&first));
+    all.then_some(first)
+}
+
+/// The same of one directory.
+pub(crate) fn incarnation_in(disk: &dyn Disk, path: &Path) -> Option<String> {
+    let text = read_text(disk, path, names::CLEAN_SHUTDOWN)?;
+    let mark: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let incarnation = mark.get("incarnation")?.as_str()?;
+    (!incarnation.is_empty()).then(|| incarnation.to_owned())
+}
+
 /// `directory.id` of those directories that have one.
 pub fn directory_ids(directories: &[ClaimedDirectory]) -> Vec<String> {
     let id = |directory: &ClaimedDirectory| {

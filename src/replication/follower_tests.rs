@@ -148,7 +148,10 @@ async fn a_leader_of_another_term_is_not_heard() {
     );
     assert!(fixture.partition.note_leader(3, 100, 2).is_none());
     assert_eq!(fixture.ends(), (0, 0, 2));
-    let led_here = role(ME, 5);
+    let led_here = Arc::new(metadata::Partition {
+        leader_epoch: 5,
+        ..metadata::Partition::made(&[ME])
+    });
     fixture.partition.set_role(led_here, Arc::default());
     assert!(fixture.partition.cut_at(5, 0).await.is_err());
 }

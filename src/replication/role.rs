@@ -40,9 +40,11 @@ impl Leading {
 }
 
 /// R5: a broker leads what it was given under the registration that it has now. What it led before it
-/// registered (a start, a lost lease) it leads once the registry says so in a new leader epoch.
+/// registered (a start, a lost lease) it leads once the registry says so in a new leader epoch; without a
+/// registration (0) it leads nothing that others have too.
 pub(crate) fn leads(role: &metadata::Partition, me: BrokerId, registration: i64) -> bool {
-    let is_current = role.leader_registration == registration || !holds(Rule::R5);
+    let is_current =
+        registration != 0 && role.leader_registration == registration || !holds(Rule::R5);
     role.leader == Some(me) && (role.replicas == [me] || is_current)
 }
 

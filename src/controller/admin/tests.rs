@@ -50,6 +50,7 @@ async fn start(directory: tempfile::TempDir, change: impl FnOnce(&mut BrokerConf
         has_data: false,
         directories: Vec::new(),
         shared: None,
+        stopped_incarnation: None,
         seen: Vec::new(),
     };
     let session = Session::start(Arc::clone(&shared), session_config, Arc::new(SystemClock))

@@ -300,7 +300,6 @@ fn leadership_goes_back_to_the_first_replicas_in_time() {
     assert_eq!(cluster.step(), "0: [3, 1, 2]/[] 2@2, @700");
 }
 
-/// R10
 /// A controller that may not write meanwhile (R12) would spin.
 #[test]
 fn a_balance_that_has_to_wait_for_a_failover_wakes_nobody() {
@@ -319,6 +318,7 @@ fn a_balance_that_has_to_wait_for_a_failover_wakes_nobody() {
     assert!(step.wake_at.is_none_or(|at| at > now));
 }
 
+/// R10
 #[test]
 fn who_lost_its_page_cache_leaves_the_topics_that_live_in_it() {
     let mut cluster = Cluster::just_started(&[2, 3], &[&[1, 2, 3], &[2, 1, 3], &[1], &[2, 3]]);

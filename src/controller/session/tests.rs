@@ -1,4 +1,5 @@
 use super::*;
+use crate::registry::value::PartitionValue;
 use crate::registry::{Embedded, SeenChange};
 use crate::time::SystemClock;
 
@@ -18,6 +19,7 @@ fn config(cluster_id: Option<&str>) -> SessionConfig {
         heartbeat: Duration::from_millis(130),
         has_data: false,
         directories: Vec::new(),
+        stopped_incarnation: None,
         seen: Vec::new(),
         shared: Some(Resolver::new(&crate::config::BrokerConfig::for_tests(
             "/nowhere",
@@ -184,4 +186,43 @@ async fn a_registry_that_does_not_go_on_from_what_was_seen_is_refused() {
         other[1].cluster_id = "another".into();
         start(&other).await.unwrap();
     }
+}
+
+/// R10: etcd was away when the broker stopped; the broker's own disk has what it could not say.
+#[tokio::test]
+async fn a_clean_stop_that_only_the_disk_knows_of_is_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let shared = registry(&directory).await;
+    let put = |key: &str, value: &str| Op::Put {
+        key: key.to_owned(),
+        value: value.to_owned().into(),
+        lease: 0,
+    };
+    let topic = r#"{"id":"AAAAAAAAAAAAAAAAAAAAAQ","replicas":[[1,2]],"configs":{"flush.messages":"10000"}}"#;
+    let partition = r#"{"leader":2,"leader_epoch":0,"isr":[2,1],"partition_epoch":0}"#;
+    let ops = vec![
+        put("/topics/t", topic),
+        put("/partitions/AAAAAAAAAAAAAAAAAAAAAQ/0", partition),
+    ];
+    shared.txn(vec![], ops).await.unwrap();
+    let start = async |stopped: Option<&str>| {
+        let config = SessionConfig {
+            stopped_incarnation: stopped.map(str::to_owned),
+            ..config(None)
+        };
+        let session = Session::start(Arc::clone(&shared), config, Arc::new(SystemClock)).await;
+        session.unwrap().handle().incarnation().to_owned()
+    };
+    let isr = async || {
+        let found = shared.get("/partitions/AAAAAAAAAAAAAAAAAAAAAQ/0").await;
+        let value: PartitionValue = decode(&found.unwrap().unwrap().value).unwrap();
+        value.isr
+    };
+    let first = start(None).await;
+    let second = start(Some(&first)).await;
+    assert_eq!(isr().await, [2, 1]);
+    // That of a life before the last one says nothing of the last one.
+    assert_ne!(first, second);
+    start(Some(&first)).await;
+    assert_eq!(isr().await, [2]);
 }

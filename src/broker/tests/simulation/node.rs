@@ -1,6 +1,6 @@
 //! One broker: its disk, and the parts that run on it in one life.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::config::{BrokerConfig, BrokerValues};
 use crate::controller::{Controller, MachineConfig, Session, SessionConfig, SessionHandle};
 use crate::log::tests::crash::disk::CrashDisk;
 use crate::log::tests::crash::image::Image as DiskImage;
-use crate::log::{Log, LogManager, LogManagerConfig};
+use crate::log::{Log, LogManager, LogManagerConfig, incarnation_in};
 use crate::metadata::{Image, MetadataCache, Resolver, Watcher};
 use crate::registry::Registry;
 use crate::registry::value::EndpointValue;
@@ -130,6 +130,7 @@ impl Node {
         self.life += 1;
         let image = self.disk.take().expect("it is down");
         let disk = CrashDisk::new(image, seed, None);
+        let stopped = incarnation_in(&disk, Path::new("/data"));
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
         let logs = LogManager::open_still(
             LogManagerConfig {
@@ -172,6 +173,7 @@ impl Node {
                 carriers: Arc::clone(&self.carriers),
                 tasks: Arc::clone(&tasks.spawner),
             }),
+            stopped,
             place: Arc::default(),
             stopping: CancellationToken::new(),
             leaving: CancellationToken::new(),
@@ -211,10 +213,15 @@ impl Node {
             running.stopping.cancel();
             running.tasks.run();
             running.replicas.checkpoint_high_watermarks();
+            let place = running.place.lock();
+            if let Some(place) = &*place {
+                running.logs.name_incarnation(place.session.incarnation());
+            }
             running.logs.close();
-            if let Some(place) = &*running.place.lock() {
+            if let Some(place) = &*place {
                 place.session.stopped_cleanly();
             }
+            drop(place);
             running.leaving.cancel();
         }
     }
@@ -252,6 +259,8 @@ struct Life {
     replicas: Arc<Replicas>,
     connections: Arc<Connections>,
     place: Arc<Mutex<Option<Place>>>,
+    /// What its directory says of the last stop.
+    stopped: Option<String>,
     stopping: CancellationToken,
     leaving: CancellationToken,
 }
@@ -280,6 +289,7 @@ impl Life {
             new_cluster_id: None,
             has_data: false,
             directories: Vec::new(),
+            stopped_incarnation: self.stopped.clone(),
             seen: Vec::new(),
             ttl: Duration::from_millis(TTL),
             heartbeat: HEARTBEAT,

@@ -41,7 +41,8 @@ struct Mirror {
 /// Whom a broker has missed since when.
 #[derive(Debug, Default, Clone)]
 struct Missed {
-    known: BTreeSet<BrokerId>,
+    /// Who is there, since when.
+    known: BTreeMap<BrokerId, u64>,
     since: BTreeMap<BrokerId, u64>,
 }
 
@@ -50,8 +51,8 @@ pub(super) struct Oracle {
     /// By broker and partition.
     mirrors: Vec<Vec<Mirror>>,
     missed: Vec<Missed>,
-    /// The last change of this broker's controller was refused.
-    refused: Vec<bool>,
+    /// Of each broker's controller: the keys of a change that was refused as a whole. They follow by themselves.
+    refused: Vec<BTreeSet<String>>,
     /// Since when somebody sits there.
     seat: (i64, u64),
 }
@@ -62,7 +63,7 @@ impl Oracle {
             tracks: specs.iter().map(|_| Track::default()).collect(),
             mirrors: vec![vec![Mirror::default(); specs.len()]; brokers],
             missed: vec![Missed::default(); brokers],
-            refused: vec![false; brokers],
+            refused: vec![BTreeSet::new(); brokers],
             seat: (0, 0),
         }
     }
@@ -71,7 +72,7 @@ impl Oracle {
     pub(super) fn forget(&mut self, node: usize) {
         self.mirrors[node].fill(Mirror::default());
         self.missed[node] = Missed::default();
-        self.refused[node] = false;
+        self.refused[node].clear();
     }
 
     pub(super) fn acknowledged(&self) -> u64 {
@@ -87,6 +88,13 @@ impl Oracle {
     pub(super) fn last_of(&self, spec: usize, node: usize) -> u64 {
         let last = self.mirrors[node][spec].records.last();
         last.map_or(0, |(_, record)| *record)
+    }
+}
+
+/// What an operation writes.
+pub(super) fn key_of(op: &Op) -> String {
+    match op {
+        Op::Put { key, .. } | Op::Delete { key } | Op::DeletePrefix { prefix: key } => key.clone(),
     }
 }
 
@@ -114,13 +122,17 @@ impl World {
             return;
         };
         let missed = &mut self.oracle.missed[node];
-        for id in &missed.known {
-            if !image.brokers.contains_key(id) {
-                missed.since.entry(*id).or_insert(self.now);
+        // What comes and goes while the controller waits for an answer is not seen by it.
+        for (id, from) in &missed.known {
+            if !image.brokers.contains_key(id) && from + TTL <= self.now {
+                missed.since.insert(*id, self.now);
             }
         }
         missed.since.retain(|id, _| !image.brokers.contains_key(id));
-        missed.known.extend(image.brokers.keys().copied());
+        missed.known.retain(|id, _| image.brokers.contains_key(id));
+        for id in image.brokers.keys() {
+            missed.known.entry(*id).or_insert(self.now);
+        }
     }
 
     fn look_at_log(&mut self, node: usize, index: usize) {
@@ -288,14 +300,18 @@ impl World {
         }
         let node = &self.nodes[who.node];
         let (id, epoch) = (node.id(), node.broker_epoch());
-        // Parts of what was refused as a whole follow when they can.
-        let refused = self.oracle.refused[who.node];
-        if !refused && (epoch == 0 || self.store.broker_epoch(id) != epoch) {
+        // Parts of what was refused as a whole follow when they can: they were decided with it.
+        let refused = &mut self.oracle.refused[who.node];
+        let is_part = ops.iter().all(|op| refused.contains(&key_of(op)));
+        if !is_part {
+            refused.clear();
+        }
+        if !is_part && (epoch == 0 || self.store.broker_epoch(id) != epoch) {
             self.fail_rule("a controller writes past the end of its lease (R12)");
         }
         let resumes = before.iter().all(|(_, before)| before.leader == id.0);
         let image = self.nodes[who.node].image();
-        if let Some(image) = image.filter(|_| !resumes && !refused) {
+        if let Some(image) = image.filter(|_| !resumes && !is_part) {
             self.check_patience(who.node, &image, ops);
         }
     }
@@ -444,9 +460,10 @@ impl World {
         }
     }
 
-    pub(super) fn note_outcome(&mut self, who: Who, wrote: bool, succeeded: bool) {
-        if who.part == Part::Controller && wrote {
-            self.oracle.refused[who.node] = !succeeded;
+    /// `written`: the keys of the partitions that a transaction was to change.
+    pub(super) fn note_outcome(&mut self, who: Who, written: BTreeSet<String>, succeeded: bool) {
+        if who.part == Part::Controller && !succeeded {
+            self.oracle.refused[who.node].extend(written);
         }
         if let Some(seat) = self.store.get(&Key::Controller.to_string())
             && seat.create_revision != self.oracle.seat.0

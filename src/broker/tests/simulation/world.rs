@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::clients::{Consumer, Coordinator, Decision, Producer, Question, Sent};
 use super::node::{Node, SimClock, TTL};
-use super::oracle::Oracle;
+use super::oracle::{Oracle, key_of};
 use super::post::{Answer, Ask, Mail, Part, Post, Record, Reply, Stream, Tasks, Who};
 use super::store::Store;
 use super::{Counts, Options, serve};
@@ -544,13 +544,14 @@ impl World {
             Ask::Range(range) => self.store.range(&range).map(Answer::Page),
             Ask::Txn(compares, ops) => {
                 let before = self.partitions_of(&ops);
+                let written = ops.iter().map(key_of).collect();
                 let outcome = self.store.txn(&compares, ops);
                 if let Ok(outcome) = &outcome {
                     if outcome.succeeded {
                         self.check_changes(who, &before);
                         self.registered();
                     }
-                    self.note_outcome(who, !before.is_empty(), outcome.succeeded);
+                    self.note_outcome(who, written, outcome.succeeded);
                 }
                 outcome.map(Answer::Txn)
             }
