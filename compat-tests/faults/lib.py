@@ -167,7 +167,10 @@ class Broker:
         return sum(text in line for line in self.log.read_text(errors="replace").splitlines())
 
     def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}{path}", timeout=5) as answer:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}{path}", timeout=5) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as answer:  # /readyz says why not
             return answer.read().decode()
 
     def metric(self, name):
