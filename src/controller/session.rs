@@ -347,6 +347,9 @@ impl Shared {
             }
             if !remembered {
                 remembered = self.forget(&found).await?;
+                if !remembered {
+                    continue; // it registers once there is nothing left to leave
+                }
             }
             let plan = Plan {
                 config,

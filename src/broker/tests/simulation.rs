@@ -103,6 +103,13 @@ fn nothing_acknowledged_is_lost() {
     println!("{count} seeds: {:?}", total.into_inner());
 }
 
+/// What one of them found: a broker that had lost its page cache registered although it was still eligible,
+/// since the controller had changed the partition while it was leaving (R10).
+#[test]
+fn a_history_that_lost_something_once() {
+    run(17_063, Options::default());
+}
+
 /// `SIMULATION_SEED=n cargo test --lib a_simulation_by_its_seed -- --nocapture` tells what happens, with
 /// what the brokers log (`SIMULATION_TRACE=1`: all of it).
 #[test]
