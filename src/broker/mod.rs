@@ -46,7 +46,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the others may take to take over what this broker leads.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(30);
 /// Newest batches kept in memory, for the whole broker.
-const TAIL_CACHE_BYTES: usize = 12 << 20;
+const TAIL_CACHE_BYTES: usize = 8 << 20;
 /// Answers outstanding on one connection.
 const IN_FLIGHT_MAX: usize = 100;
 /// Requests held at once where `queued.max.request.bytes` sets no limit: a part of the memory.

@@ -62,6 +62,9 @@ struct Queue {
     ready: VecDeque<(u64, Job)>,
     queued: usize,
     idle: usize,
+    /// One of the idle was told of work and has not looked yet. The next one is told by it, if more is
+    /// there than it takes: on a busy machine several jobs then cost one wake-up.
+    told: bool,
     threads: usize,
     stopped: bool,
 }
@@ -155,17 +158,13 @@ impl ThreadPool {
         }
         queue.lanes.insert(lane, VecDeque::new());
         queue.ready.push_back((lane, job));
-        if queue.idle >= queue.ready.len() {
-            drop(queue);
-            self.shared.work.notify_one();
-        } else if queue.threads < self.shared.threads_max {
+        if queue.idle < queue.ready.len() && queue.threads < self.shared.threads_max {
             queue.threads += 1;
             let number = queue.threads;
             drop(queue);
             self.start_thread(number);
-        } else if queue.idle > 0 {
-            drop(queue);
-            self.shared.work.notify_one();
+        } else {
+            self.shared.tell_one(queue);
         }
     }
 }
@@ -177,6 +176,15 @@ impl Drop for ThreadPool {
 }
 
 impl Shared {
+    /// Wakes an idle worker, unless one is on its way.
+    fn tell_one(&self, mut queue: MutexGuard<'_, Queue>) {
+        if queue.idle > 0 && !queue.told {
+            queue.told = true;
+            drop(queue);
+            self.work.notify_one();
+        }
+    }
+
     fn work(&self) {
         loop {
             self.drain();
@@ -191,6 +199,10 @@ impl Shared {
             queue.idle += 1;
             self.work.wait(&mut queue);
             queue.idle -= 1;
+            queue.told = false;
+            if queue.ready.len() > 1 {
+                self.tell_one(queue);
+            }
         }
     }
 
