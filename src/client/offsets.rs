@@ -107,7 +107,7 @@ impl Client {
         read_committed: bool,
         listed: &mut Listed,
     ) -> Result<()> {
-        let mut by_leader: BTreeMap<i32, Vec<ListOffsetsTopic>> = BTreeMap::new();
+        let mut by_leader: BTreeMap<i32, Vec<_>> = BTreeMap::new();
         for (partition, leader) in self.leaders(wanted.keys()).await? {
             let leader = match leader {
                 Ok(leader) => leader,
@@ -123,22 +123,22 @@ impl Client {
                 .with_partition_index(partition.partition)
                 .with_current_leader_epoch(-1)
                 .with_timestamp(spec.timestamp());
-            let name = TopicName(text(&partition.topic));
-            let topics = by_leader.entry(leader).or_default();
-            match topics.last_mut().filter(|topic| topic.name == name) {
-                Some(topic) => topic.partitions.push(asked),
-                None => topics.push(
-                    ListOffsetsTopic::default()
-                        .with_name(name)
-                        .with_partitions(vec![asked]),
-                ),
-            }
+            by_leader
+                .entry(leader)
+                .or_default()
+                .push((partition, asked));
         }
-        let requests = by_leader.into_iter().map(|(leader, topics)| {
+        let requests = by_leader.into_iter().map(|(leader, asked)| {
+            let topics = by_topic(asked.iter().map(|(partition, asked)| (partition, asked)));
+            let topics = topics.into_iter().map(|(name, partitions)| {
+                ListOffsetsTopic::default()
+                    .with_name(name)
+                    .with_partitions(partitions.into_iter().cloned().collect())
+            });
             let request = ListOffsetsRequest::default()
                 .with_replica_id(BrokerId(-1))
                 .with_isolation_level(i8::from(read_committed))
-                .with_topics(topics);
+                .with_topics(topics.collect());
             (leader, request)
         });
         let answers = self.send_each(requests.collect(), LIST_OFFSETS_MAX, Duration::ZERO);
@@ -234,27 +234,23 @@ impl Client {
         offsets: &BTreeMap<TopicPartition, Offset>,
     ) -> Result<()> {
         let (member_id, generation) = member.unwrap_or(("", -1));
-        let mut topics: Vec<OffsetCommitRequestTopic> = Vec::new();
-        for (partition, offset) in offsets {
+        let committed = offsets.iter().map(|(partition, offset)| {
             let committed = OffsetCommitRequestPartition::default()
                 .with_partition_index(partition.partition)
                 .with_committed_offset(*offset)
                 .with_committed_metadata(Some(text("")));
-            let name = TopicName(text(&partition.topic));
-            match topics.last_mut().filter(|topic| topic.name == name) {
-                Some(topic) => topic.partitions.push(committed),
-                None => topics.push(
-                    OffsetCommitRequestTopic::default()
-                        .with_name(name)
-                        .with_partitions(vec![committed]),
-                ),
-            }
-        }
+            (partition, committed)
+        });
+        let topics = by_topic(committed).into_iter().map(|(name, partitions)| {
+            OffsetCommitRequestTopic::default()
+                .with_name(name)
+                .with_partitions(partitions)
+        });
         let request = OffsetCommitRequest::default()
             .with_group_id(GroupId(text(group)))
             .with_generation_id_or_member_epoch(generation)
             .with_member_id(text(member_id))
-            .with_topics(topics);
+            .with_topics(topics.collect());
         let build = |_| request.clone();
         let read = |answer: kafka_protocol::messages::OffsetCommitResponse| {
             let mut partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
@@ -273,23 +269,19 @@ impl Client {
     ) -> Result<BTreeMap<TopicPartition, Result<()>>> {
         let mut sorted = partitions.to_vec();
         sorted.sort_unstable();
-        let mut topics: Vec<OffsetDeleteRequestTopic> = Vec::new();
-        for partition in &sorted {
-            let deleted =
-                OffsetDeleteRequestPartition::default().with_partition_index(partition.partition);
-            let name = TopicName(text(&partition.topic));
-            match topics.last_mut().filter(|topic| topic.name == name) {
-                Some(topic) => topic.partitions.push(deleted),
-                None => topics.push(
-                    OffsetDeleteRequestTopic::default()
-                        .with_name(name)
-                        .with_partitions(vec![deleted]),
-                ),
-            }
-        }
+        let deleted = sorted.iter().map(|partition| {
+            let index = partition.partition;
+            let deleted = OffsetDeleteRequestPartition::default().with_partition_index(index);
+            (partition, deleted)
+        });
+        let topics = by_topic(deleted).into_iter().map(|(name, partitions)| {
+            OffsetDeleteRequestTopic::default()
+                .with_name(name)
+                .with_partitions(partitions)
+        });
         let request = OffsetDeleteRequest::default()
             .with_group_id(GroupId(text(group)))
-            .with_topics(topics);
+            .with_topics(topics.collect());
         let read = |answer: kafka_protocol::messages::OffsetDeleteResponse| {
             checked_code(answer.error_code)?;
             let mut outcomes = BTreeMap::new();
@@ -305,6 +297,21 @@ impl Client {
         self.send_to_coordinator(group, call, 0, |_| request.clone(), read)
             .await
     }
+}
+
+/// What is asked of partitions (sorted), under the name of each topic, as requests have it.
+fn by_topic<'a, P>(
+    asked: impl Iterator<Item = (&'a TopicPartition, P)>,
+) -> Vec<(TopicName, Vec<P>)> {
+    let mut topics: Vec<(TopicName, Vec<P>)> = Vec::new();
+    for (partition, asked) in asked {
+        let name = TopicName(text(&partition.topic));
+        match topics.last_mut().filter(|(topic, _)| *topic == name) {
+            Some((_, partitions)) => partitions.push(asked),
+            None => topics.push((name, vec![asked])),
+        }
+    }
+    topics
 }
 
 fn read_committed_offsets(
