@@ -4,6 +4,7 @@
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -32,34 +33,56 @@ struct Said {
 }
 
 impl Broker {
+    /// One with an empty directory, which serves.
     fn start() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let log_dirs = format!("log.dirs={}", data.path().display());
+        let delay = "group.initial.rebalance.delay.ms=0";
+        let broker = Self::start_as(&["--override", &log_dirs, "--override", delay], data);
+        broker.serves();
+        broker
+    }
+
+    fn serves(&self) {
+        eventually("the broker starts", || {
+            TcpStream::connect(&self.address).is_ok()
+        });
+    }
+
+    fn runs(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_none()
+    }
+
+    /// With which status it has ended.
+    fn ended(&mut self) -> Option<i32> {
+        eventually("the broker ends", || !self.runs());
+        self.process.wait().unwrap().code()
+    }
+
+    /// One with these arguments, on a port of its own; it may not listen yet.
+    fn start_as(arguments: &[&str], data: tempfile::TempDir) -> Self {
+        Self::start_program(Path::new(OTTLA), arguments, data)
+    }
+
+    fn start_program(program: &Path, arguments: &[&str], data: tempfile::TempDir) -> Self {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap()
             .port();
         let address = format!("127.0.0.1:{port}");
-        let data = tempfile::tempdir().unwrap();
-        let process = Command::new(OTTLA)
+        let process = Command::new(program)
+            .args(arguments)
             .args(["--override", &format!("listeners=PLAINTEXT://{address}")])
-            .args(["--override", &format!("log.dirs={}", data.path().display())])
             .args(["--override", "metrics.listeners="])
-            .args(["--override", "group.initial.rebalance.delay.ms=0"])
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let broker = Self {
+        Self {
             process,
             address,
             _data: data,
-        };
-        for _ in 0..600 {
-            if TcpStream::connect(&broker.address).is_ok() {
-                return broker;
-            }
-            std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("the broker does not start");
     }
 
     /// A command line; `{B}` is the broker.
@@ -97,6 +120,16 @@ fn run(arguments: impl Iterator<Item = String>, input: &str) -> Said {
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..1200 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("not within a minute: {what}");
 }
 
 #[test]
@@ -252,27 +285,51 @@ fn a_formatted_directory_gives_the_cluster_its_id() {
     let uuid = storage("kafka-storage random-uuid");
     assert_eq!(uuid.out.trim().len(), 22);
     // The broker takes it.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let address = format!("127.0.0.1:{port}");
-    let process = Command::new(OTTLA)
-        .args(["kafka-server-start", &file.display().to_string()])
-        .args(["--override", &format!("listeners=PLAINTEXT://{address}")])
-        .args(["--override", "metrics.listeners="])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let broker = Broker {
-        process,
-        address,
-        _data: directory,
-    };
+    let file = file.display().to_string();
+    let broker = Broker::start_as(&["kafka-server-start", &file], directory);
     // As an init script waits: the tool itself tries again until the broker is there.
     let id = broker.run("kafka-cluster cluster-id --bootstrap-server {B}");
     assert_eq!(id.out, "Cluster ID: 4L6g3nShT-eMCtK--X86sw\n", "{id:?}");
+}
+
+/// `kafka-server-stop` stops those that run the very same program: here a copy, which only this test runs.
+#[test]
+fn brokers_are_stopped_by_kafkas_script() {
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("ottla");
+    // By a process: a file that this one still writes while another test forks could not be run.
+    let copied = Command::new("cp").arg(OTTLA).arg(&program).status();
+    assert!(copied.unwrap().success());
+    let foreign = &mut Broker::start();
+    let start = |id: &str| {
+        let data = tempfile::tempdir().unwrap();
+        let file = data.path().join("server.properties");
+        let text = format!("log.dirs={}\nnode.id={id}\n", data.path().display());
+        std::fs::write(&file, text).unwrap();
+        let arguments = ["kafka-server-start", &file.display().to_string()];
+        let broker = Broker::start_program(&program, &arguments, data);
+        broker.serves();
+        broker
+    };
+    let stop = |arguments: &[&str]| {
+        let done = Command::new(&program)
+            .arg("kafka-server-stop.sh")
+            .args(arguments)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(done.stdout).unwrap();
+        (done.status.code(), said)
+    };
+    let (mut one, mut two, mut three) = (start("1"), start("2"), start("3"));
+    assert_eq!(stop(&["--node-id=2"]), (Some(0), String::new()));
+    assert_eq!(two.ended(), Some(0));
+    assert!(one.runs() && three.runs());
+    assert_eq!(stop(&["--node-id=7"]), (Some(0), String::new()));
+    assert_eq!(stop(&[]), (Some(0), String::new()));
+    assert_eq!((one.ended(), three.ended()), (Some(0), Some(0)));
+    let nobody = (Some(1), "No kafka server to stop\n".to_owned());
+    assert_eq!(stop(&[]), nobody);
+    assert!(foreign.runs());
 }
 
 #[test]

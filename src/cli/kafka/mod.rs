@@ -193,7 +193,7 @@ fn run(tool: &Tool, arguments: &[String], program: &str) -> Invocation {
             Invocation::Same(same)
         }
         Kind::Start => server::start(arguments, program),
-        Kind::Stop => server::stop(),
+        Kind::Stop => server::stop(arguments),
         Kind::Missing => {
             eprintln!(
                 "{}: this tool of Apache Kafka is not part of Ottla yet. Apache Kafka's own works with this broker.",
