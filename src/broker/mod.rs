@@ -88,7 +88,8 @@ impl Broker {
         let metrics_listeners = bind_metrics(&config).await?;
 
         let claimed = LogManager::claim(&config.log_dirs)?;
-        let (registry, session) = registration::register(&config, &claimed, &clock).await?;
+        let (registry, session) =
+            registration::register(&config, &claimed, &clock, &metrics.registry).await?;
         // Side by side: of many partitions each of them takes its time.
         let loading = Watcher::load(Arc::clone(&registry), Resolver::new(&config));
         let loading = tokio::spawn(loading);

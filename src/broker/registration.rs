@@ -13,7 +13,8 @@ use crate::log::{
 };
 use crate::metadata::Resolver;
 use crate::registry::value::EndpointValue;
-use crate::registry::{Embedded, Etcd, EtcdConfig, Registry, RegistryError};
+use crate::registry::{Counted, Embedded, Etcd, EtcdConfig, Registry, RegistryError};
+use crate::telemetry::RegistryTraffic;
 use crate::time::Clock;
 
 /// Pause between two attempts to register.
@@ -27,10 +28,15 @@ pub(super) async fn register(
     config: &BrokerConfig,
     directories: &[ClaimedDirectory],
     clock: &Arc<dyn Clock>,
+    traffic: &Arc<RegistryTraffic>,
 ) -> anyhow::Result<(Arc<dyn Registry>, Session)> {
     let mut session_config = session_config(config, new_cluster_id(config, directories)?);
+    let counted = |registry: Arc<dyn Registry>| -> Arc<dyn Registry> {
+        let (traffic, clock) = (Arc::clone(traffic), Arc::clone(clock));
+        Arc::new(Counted::new(registry, traffic, clock))
+    };
     if config.etcd_endpoints.is_empty() {
-        let registry = open_embedded(config, clock).await?;
+        let registry = counted(open_embedded(config, clock).await?);
         let clock = Arc::clone(clock);
         let session = Session::start(Arc::clone(&registry), session_config, clock).await;
         return Ok((registry, session.context("register this broker")?));
@@ -46,7 +52,7 @@ pub(super) async fn register(
     let deadline = clock.now() + patience;
     let mut told = false;
     loop {
-        let attempt = register_in_etcd(&etcd, &session_config, clock);
+        let attempt = register_in_etcd(&etcd, &session_config, clock, counted);
         let error = match tokio::time::timeout_at(deadline.into(), attempt).await {
             Ok(Ok(registered)) => return Ok(registered),
             Ok(Err(SessionError::Registry(error @ RegistryError::Unavailable(_)))) => error,
@@ -99,8 +105,9 @@ async fn register_in_etcd(
     etcd: &EtcdConfig,
     session_config: &SessionConfig,
     clock: &Arc<dyn Clock>,
+    counted: impl Fn(Arc<dyn Registry>) -> Arc<dyn Registry>,
 ) -> Result<(Arc<dyn Registry>, Session), SessionError> {
-    let registry: Arc<dyn Registry> = Arc::new(Etcd::connect(etcd).await?);
+    let registry = counted(Arc::new(Etcd::connect(etcd).await?));
     let session = Session::start(
         Arc::clone(&registry),
         session_config.clone(),

@@ -1,6 +1,7 @@
 //! The strongly consistent store behind the cluster, with etcd's semantics: one revision counter,
 //! compare-and-swap transactions, leases, watches from a revision.
 
+mod counted;
 mod embedded;
 mod etcd;
 pub mod key;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use counted::Counted;
 pub use embedded::Embedded;
 pub use etcd::{Etcd, EtcdConfig, EtcdTls};
 pub use key::Key;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -166,6 +166,40 @@ impl ListenerMetrics {
     }
 }
 
+/// What goes to the registry and comes back.
+#[derive(Debug, Default)]
+pub struct RegistryTraffic {
+    pub requests: Counter,
+    /// Answers, and changes that a watch told of.
+    pub answers: Counter,
+    /// Of keys and values.
+    pub bytes_out: Counter,
+    pub bytes_in: Counter,
+    /// In transactions that took place.
+    pub keys_written: Counter,
+    /// Changes that a watch told of.
+    pub keys_heard: Counter,
+    /// Of transactions that took place.
+    pub commit_time: Histogram,
+    pub(super) write_rate: Rate,
+    pub(super) hear_rate: Rate,
+    commit_rate: Rate,
+    commit_us_rate: Rate,
+}
+
+impl RegistryTraffic {
+    /// Of what was written lately, in milliseconds.
+    pub(super) fn commit_ms_average(&self, now: Instant) -> f64 {
+        let summary = self.commit_time.summary(now);
+        let us = u64::try_from(summary.sum.as_micros()).unwrap_or(u64::MAX);
+        let us = self.commit_us_rate.per_second(now, us);
+        match self.commit_rate.per_second(now, summary.count) {
+            0.0 => 0.0,
+            count => us / count / 1_000.0,
+        }
+    }
+}
+
 /// What the broker as a whole is doing, by Kafka's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BrokerState {
@@ -201,6 +235,7 @@ pub struct Metrics {
     pub replica_fetches: Counter,
     pub(super) replica_fetch_rate: Rate,
     pub(super) cpu_rate: Rate,
+    pub registry: Arc<RegistryTraffic>,
     pub incremental_fetch_sessions: Gauge,
     pub incremental_fetch_partitions: Gauge,
     pub incremental_fetch_session_evictions: Counter,
@@ -238,6 +273,7 @@ impl Metrics {
             replica_fetches: Counter::default(),
             replica_fetch_rate: Rate::default(),
             cpu_rate: Rate::default(),
+            registry: Arc::default(),
             incremental_fetch_sessions: Gauge::default(),
             incremental_fetch_partitions: Gauge::default(),
             incremental_fetch_session_evictions: Counter::default(),

@@ -15,8 +15,8 @@ mod samples;
 
 pub use instruments::{Counter, Gauge, Histogram};
 pub use metrics::{
-    BrokerState, FETCH_FOLLOWER_KEY, ListenerMetrics, Metrics, RequestMetrics, RequestTimes,
-    TopicMetrics,
+    BrokerState, FETCH_FOLLOWER_KEY, ListenerMetrics, Metrics, RegistryTraffic, RequestMetrics,
+    RequestTimes, TopicMetrics,
 };
 pub use radar::{ClientUse, Radar};
 pub use render::{Format, PageLimits, PageOptions, Scrape};

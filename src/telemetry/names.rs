@@ -84,6 +84,17 @@ families! {
     RAFT_HIGH_WATERMARK Gauge "kafka_server_raftmetrics_high_watermark" "Revision of the registry that this broker has seen.";
     RAFT_LOG_END Gauge "kafka_server_raftmetrics_log_end_offset" "Revision of the registry that this broker has seen.";
 
+    RAFT_VOTE Gauge "kafka_server_raftmetrics_current_vote" "This broker while it is the controller, or -1: who takes the seat first has it.";
+    RAFT_APPEND_RATE Gauge "kafka_server_raftmetrics_append_records_rate" "Keys of the registry that this broker writes per second.";
+    RAFT_FETCH_RATE Gauge "kafka_server_raftmetrics_fetch_records_rate" "Changes of the registry's keys that this broker hears of per second.";
+    RAFT_COMMIT_LATENCY Gauge "kafka_server_raftmetrics_commit_latency_avg" "Time of what this broker has lately written to the registry, in milliseconds.";
+    REGISTRY_REQUESTS Counter "kafka_server_raftchannelmetrics_request_total" "Requests of this broker to the registry.";
+    REGISTRY_ANSWERS Counter "kafka_server_raftchannelmetrics_response_total" "Answers of the registry to this broker, and changes that it told of.";
+    REGISTRY_BYTES_OUT Counter "kafka_server_raftchannelmetrics_outgoing_byte_total" "Bytes of keys and values that this broker sent to the registry.";
+    REGISTRY_BYTES_IN Counter "kafka_server_raftchannelmetrics_incoming_byte_total" "Bytes of keys and values that this broker got from the registry.";
+    METADATA_OFFSET Gauge "kafka_server_brokermetadatametrics_last_applied_record_offset" "Revision of the registry that this broker has seen.";
+    METADATA_LOAD_ERRORS Untyped "kafka_server_brokermetadatametrics_metadata_load_error_count" "Values of the registry that could not be understood.";
+
     LOG_SIZE Gauge "kafka_log_log_size" "Bytes of the partition's log on this broker.";
     LOG_START_OFFSET Gauge "kafka_log_log_logstartoffset" "First offset of the partition's log on this broker.";
     LOG_END_OFFSET Gauge "kafka_log_log_logendoffset" "Offset that the next record of the partition gets on this broker.";

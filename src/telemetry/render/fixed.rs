@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use super::text::{Label, Out, Series};
 use super::{Scrape, at_min, under_min, under_replicated};
+use crate::telemetry::instruments::Rate;
 use crate::telemetry::names::{self as n, Family};
 use crate::telemetry::samples::{GroupStateSample, PartitionSample};
-use crate::telemetry::{Histogram, ListenerMetrics, RequestMetrics};
+use crate::telemetry::{Counter, Histogram, ListenerMetrics, RequestMetrics};
 use crate::types::ErrorCode;
 
 impl Scrape {
@@ -81,6 +82,23 @@ impl Scrape {
         out.one(n::RAFT_EPOCH, cluster.controller_epoch);
         out.one(n::RAFT_HIGH_WATERMARK, cluster.revision);
         out.one(n::RAFT_LOG_END, cluster.revision);
+        out.one(
+            n::RAFT_VOTE,
+            if cluster.is_controller { leader } else { -1 },
+        );
+        let (traffic, now) = (&self.metrics.registry, self.options.now);
+        let rate = |rate: &Rate, count: &Counter| rate.per_second(now, count.get());
+        let written = rate(&traffic.write_rate, &traffic.keys_written);
+        out.one(n::RAFT_APPEND_RATE, written);
+        let heard = rate(&traffic.hear_rate, &traffic.keys_heard);
+        out.one(n::RAFT_FETCH_RATE, heard);
+        out.one(n::RAFT_COMMIT_LATENCY, traffic.commit_ms_average(now));
+        out.one(n::REGISTRY_REQUESTS, traffic.requests.get());
+        out.one(n::REGISTRY_ANSWERS, traffic.answers.get());
+        out.one(n::REGISTRY_BYTES_OUT, traffic.bytes_out.get());
+        out.one(n::REGISTRY_BYTES_IN, traffic.bytes_in.get());
+        out.one(n::METADATA_OFFSET, cluster.revision);
+        out.one(n::METADATA_LOAD_ERRORS, cluster.metadata_errors);
     }
 
     fn time(&self, out: &mut Out, family: Family, histogram: &Histogram) {
