@@ -14,10 +14,14 @@ const TOO_OLD: [&str; 4] = [
     "KAFKA_PORT",
 ];
 
+/// Where Bitnami's image keeps its data.
+const BITNAMI_DATA: &str = "/bitnami/kafka/data";
+
 /// Whose image is stood in for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// `apache/kafka`: data where the file or the environment says.
+    /// `apache/kafka`: data where the file or the environment says; where that speaks Bitnami's names
+    /// (`KAFKA_CFG_…`) and says nothing, in Bitnami's volume.
     Apache,
     /// `confluentinc/cp-kafka`: data in its volume where the environment says nothing.
     Confluent,
@@ -64,6 +68,9 @@ pub fn server_properties(
     }
     let mut text = match mounted.filter(|text| !text.trim().is_empty()) {
         Some(mounted) => format!("{mounted}\n"),
+        None if env.iter().any(|(name, _)| name.starts_with("KAFKA_CFG_")) => {
+            format!("log.dirs={BITNAMI_DATA}\n")
+        }
         None if configures => String::new(),
         None => format!("{shipped}\n"),
     };
@@ -131,6 +138,19 @@ mod tests {
             apache(Some(" \n"), &[("KAFKA_NODE_ID", "7")]),
             [pair("node.id", "7")]
         );
+    }
+
+    #[test]
+    fn who_speaks_bitnamis_names_has_the_data_in_its_volume() {
+        let node = ("KAFKA_CFG_NODE_ID", "7");
+        let data = pair("log.dirs", "/bitnami/kafka/data");
+        assert_eq!(apache(None, &[node]), [data.clone(), pair("node.id", "7")]);
+        let own = apache(None, &[node, ("KAFKA_CFG_LOG_DIRS", "/own")]);
+        assert_eq!(
+            own.iter().rfind(|(key, _)| key == "log.dirs"),
+            Some(&pair("log.dirs", "/own"))
+        );
+        assert!(!apache(Some("log.dirs=/mine"), &[node]).contains(&data));
     }
 
     #[test]
