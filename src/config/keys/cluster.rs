@@ -137,7 +137,7 @@ keys! { CLUSTER:
         "Longest time that a replica's fetch waits for bytes.";
     LONG "replica.high.watermark.checkpoint.interval.ms" = "5000", Any, Y, ReadOnly,
         "How often the high watermarks are written to disk.";
-    LONG "replica.lag.time.max.ms" = "30000", Any, A, ReadOnly,
+    LONG "replica.lag.time.max.ms" = "30000", Any, Y, ReadOnly,
         "Time after which a replica that has not caught up leaves the in-sync replicas.";
     STRING "replica.selector.class" = null, Any, A, ReadOnly,
         "How the replica that a consumer reads from is chosen; Kafka's rack-aware selector is known by its name.";

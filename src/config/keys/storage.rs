@@ -13,13 +13,13 @@ keys! { STORAGE:
         "Effort of zstd where the broker compresses itself: higher is smaller and slower.";
     LIST "cordoned.log.dirs" = "", Any, I, PerBroker,
         "Log directories that get no new partitions.";
-    LONG "log.cleaner.backoff.ms" = "15000", AtLeast(0), Y, Dynamic,
+    LONG "log.cleaner.backoff.ms" = "15000", AtLeast(0), A, Dynamic,
         "Pause of the cleaner when no log needs it.";
     LONG "log.cleaner.dedupe.buffer.size" = "134217728", Any, A, Dynamic,
         "Memory of all cleaner threads for the keys of the log they clean.";
-    LONG "log.cleaner.delete.retention.ms" = "86400000", AtLeast(0), Y, Dynamic,
+    LONG "log.cleaner.delete.retention.ms" = "86400000", AtLeast(0), A, Dynamic,
         "How long compacted logs keep tombstones, where the topic does not say.";
-    BOOLEAN "log.cleaner.enable" = "true", Any, Y, ReadOnly,
+    BOOLEAN "log.cleaner.enable" = "true", Any, A, ReadOnly,
         "Whether compacted topics are cleaned at all.";
     DOUBLE "log.cleaner.io.buffer.load.factor" = "0.9", Any, A, Dynamic,
         "How full the cleaner's table of keys may become.";
@@ -29,9 +29,9 @@ keys! { STORAGE:
         "Bytes per second that the cleaner reads and writes at most.";
     LONG "log.cleaner.max.compaction.lag.ms" = "9223372036854775807", AtLeast(1), Y, Dynamic,
         "Time after which records are compacted at the latest, where the topic does not say.";
-    DOUBLE "log.cleaner.min.cleanable.ratio" = "0.5", Ratio(0.0, 1.0), Y, Dynamic,
+    DOUBLE "log.cleaner.min.cleanable.ratio" = "0.5", Ratio(0.0, 1.0), A, Dynamic,
         "Part of a log that must be uncompacted before it is cleaned, where the topic does not say.";
-    LONG "log.cleaner.min.compaction.lag.ms" = "0", AtLeast(0), Y, Dynamic,
+    LONG "log.cleaner.min.compaction.lag.ms" = "0", AtLeast(0), A, Dynamic,
         "Time for which records stay uncompacted at least, where the topic does not say.";
     INT "log.cleaner.threads" = "1", AtLeast(0), A, Dynamic,
         "Threads that clean compacted logs.";
