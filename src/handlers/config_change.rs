@@ -136,6 +136,11 @@ fn changes(asked: &Asked) -> Result<Vec<Change>, ApiError> {
                 DELETE => Operation::Delete,
                 APPEND => Operation::Append(value),
                 SUBTRACT => Operation::Subtract(value),
+                other if asked.resource_type == BROKER_LOGGER => {
+                    return Err(invalid_request(format!(
+                        "Unknown operation type {other} is not allowed for the BROKER_LOGGER resource"
+                    )));
+                }
                 other => {
                     return Err(invalid_request(format!("Unknown config operation {other}")));
                 }

@@ -1,5 +1,6 @@
 //! The log: `tracing` events as text lines, or as JSON.
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
@@ -52,10 +53,12 @@ fn log4j_level(text: &str) -> Option<Option<Level>> {
     })
 }
 
-/// Kafka's loggers that stand for a part of this broker, with that part. `root` stands for the rest.
-const LOGGERS: [(&str, &str); 15] = [
+/// Kafka's loggers that stand for a part of this broker, with that part: those of its own logging configuration,
+/// of this version and of earlier ones, and the classes that are most asked about. `root` stands for the rest.
+const LOGGERS: [(&str, &str); 31] = [
     ("kafka", "ottla"),
     ("kafka.authorizer.logger", "ottla::security"),
+    ("kafka.cluster.Partition", "ottla::replication"),
     ("kafka.controller", "ottla::controller"),
     ("kafka.coordinator", "ottla::coordinator"),
     ("kafka.coordinator.group", "ottla::coordinator"),
@@ -64,10 +67,52 @@ const LOGGERS: [(&str, &str); 15] = [
     ("kafka.network", "ottla::net"),
     ("kafka.network.Processor", "ottla::net"),
     ("kafka.network.RequestChannel$", "ottla::net"),
+    ("kafka.network.SocketServer", "ottla::net"),
     ("kafka.request.logger", "ottla::handlers"),
     ("kafka.server", "ottla"),
+    ("kafka.server.BrokerServer", "ottla::broker"),
     ("kafka.server.KafkaApis", "ottla::handlers"),
+    (
+        "kafka.server.ReplicaFetcherManager",
+        "ottla::replication::fetcher",
+    ),
+    ("kafka.server.ReplicaManager", "ottla::replication"),
     ("org.apache.kafka", "ottla"),
+    ("org.apache.kafka.controller", "ottla::controller"),
+    (
+        "org.apache.kafka.controller.QuorumController",
+        "ottla::controller",
+    ),
+    ("org.apache.kafka.coordinator.group", "ottla::coordinator"),
+    (
+        "org.apache.kafka.coordinator.group.GroupCoordinatorService",
+        "ottla::coordinator",
+    ),
+    (
+        "org.apache.kafka.coordinator.group.GroupMetadataManager",
+        "ottla::coordinator",
+    ),
+    (
+        "org.apache.kafka.image.loader.MetadataLoader",
+        "ottla::metadata",
+    ),
+    (
+        "org.apache.kafka.server.BrokerLifecycleManager",
+        "ottla::controller::session",
+    ),
+    ("org.apache.kafka.storage.internals.log", "ottla::log"),
+    (
+        "org.apache.kafka.storage.internals.log.LogCleaner",
+        "ottla::log",
+    ),
+    (
+        "org.apache.kafka.storage.internals.log.LogManager",
+        "ottla::log",
+    ),
+    (
+        "org.apache.kafka.storage.internals.log.UnifiedLog",
+        "ottla::log",
+    ),
     ("state.change.logger", "ottla::replication"),
 ];
 /// The logger that all others fall back to.
@@ -80,6 +125,8 @@ static CONTROL: OnceLock<Control> = OnceLock::new();
 struct Control {
     handle: reload::Handle<Targets, Registry>,
     filter: Mutex<Targets>,
+    /// Targets (or the root) that were set to FATAL, which is ERROR here.
+    fatal: Mutex<BTreeSet<&'static str>>,
 }
 
 /// The level of every logger that can be changed, as Kafka writes levels, sorted by name.
@@ -88,6 +135,10 @@ pub fn levels() -> Vec<(&'static str, &'static str)> {
         || Targets::new().with_default(Level::INFO),
         |control| control.filter.lock().clone(),
     );
+    let fatal = CONTROL
+        .get()
+        .map(|control| control.fatal.lock().clone())
+        .unwrap_or_default();
     let level = |target: &str| {
         let level = [
             (Level::TRACE, "TRACE"),
@@ -99,12 +150,15 @@ pub fn levels() -> Vec<(&'static str, &'static str)> {
         let enabled = level
             .iter()
             .find(|(level, _)| filter.would_enable(target, level));
-        enabled.map_or("OFF", |(_, name)| *name)
+        match enabled {
+            Some((Level::ERROR, _)) if fatal.contains(target) => "FATAL",
+            enabled => enabled.map_or("OFF", |(_, name)| *name),
+        }
     };
     let mut levels: Vec<_> = LOGGERS
         .iter()
         .map(|(logger, target)| (*logger, level(target)))
-        .chain([(ROOT, level("other"))])
+        .chain([(ROOT, level(ROOT))])
         .collect();
     levels.sort_unstable();
     levels
@@ -141,6 +195,11 @@ pub fn set_level(logger: &str, level: Option<&str>) -> Result<(), LevelError> {
     };
     let mut filter = control.filter.lock();
     *filter = changed(&filter, logger, level);
+    let target = target_of(logger).unwrap_or(ROOT);
+    match level {
+        Some("FATAL") => control.fatal.lock().insert(target),
+        _ => control.fatal.lock().remove(target),
+    };
     // Fails only where the subscriber is gone, with the process.
     let _ = control.handle.reload(filter.clone());
     Ok(())
@@ -191,7 +250,12 @@ pub fn init(variable: impl Fn(&str) -> Option<String>) {
     };
     if installed.is_ok() {
         let filter = Mutex::new(filter);
-        let _ = CONTROL.set(Control { handle, filter });
+        let fatal = Mutex::default();
+        let _ = CONTROL.set(Control {
+            handle,
+            filter,
+            fatal,
+        });
     }
 }
 
