@@ -563,7 +563,25 @@ impl Paused {
         let pid = i32::try_from(broker.pid()).unwrap();
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-        Self(pid)
+        let paused = Self(pid);
+        let deadline = Instant::now() + PATIENCE;
+        while !paused.stands_still() {
+            assert!(Instant::now() < deadline, "it does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        paused
+    }
+
+    /// Each thread finishes the system call that it is in.
+    fn stands_still(&self) -> bool {
+        let tasks = format!("/proc/{}/task", self.0.as_raw_nonzero());
+        let mut tasks = std::fs::read_dir(tasks).unwrap();
+        tasks.all(|task| {
+            let stat = task.unwrap().path().join("stat");
+            let stat = std::fs::read_to_string(stat).unwrap_or_default();
+            let state = stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned());
+            state.is_none_or(|state| state.starts_with('T'))
+        })
     }
 }
 
@@ -617,6 +635,8 @@ fn the_receive_buffer_is_as_large_as_asked() {
 fn sent_unread(overrides: &[&str]) -> usize {
     let broker = Ottla::start(overrides);
     let mut client = broker.connect();
+    // One that does not grow with what arrives.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&client.stream, 65_536).unwrap();
     create_topic(&mut client, "t", 1);
     let value = vec![7; 900_000];
     for _ in 0..10 {
