@@ -14,7 +14,7 @@ use etcd_process::{
     EtcdProcess, free_port, start_etcd, start_etcd_on, start_etcd_with, start_members,
 };
 use ottla::registry::{Etcd, EtcdConfig, Registry};
-use support::{Batch, Ottla, PATIENCE, create_topic, create_topic_answer, produce_body, produced};
+use support::{Batch, Ottla, PATIENCE, create_topic, create_topic_answer, produce, produce_body};
 
 const PREFIX: &str = "/somewhere/else";
 
@@ -72,7 +72,7 @@ fn a_broker_waits_for_its_etcd() {
     let mut client = broker.connect();
     create_topic(&mut client, "t", 1);
     let body = produce_body(-1, &Batch::of(&[b"a"]).bytes());
-    assert_eq!(produced(&client.request(0, 3, &body).unwrap()), (0, 0));
+    assert_eq!(produce(&broker, &body), 0);
 }
 
 /// The lease is `broker.session.timeout.ms`, kept alive each `broker.heartbeat.interval.ms`.
@@ -364,10 +364,7 @@ fn running_brokers_do_not_believe_an_etcd_from_the_past_that_others_write_to() {
     etcd.ctl(&["snapshot", "save", &snapshot]);
     create_topic(&mut broker.connect(), "kept", 1);
     let body = produce_body(-1, &Batch::of(&[b"a"]).bytes());
-    assert_eq!(
-        produced(&broker.connect().request(0, 3, &body).unwrap()),
-        (0, 0)
-    );
+    assert_eq!(produce(&broker, &body), 0);
     broker.pause();
     restore(&mut etcd, &snapshot, 40);
     broker.resume();
@@ -378,8 +375,5 @@ fn running_brokers_do_not_believe_an_etcd_from_the_past_that_others_write_to() {
     }
     std::thread::sleep(Duration::from_secs(1));
     assert!(broker.directory.path().join("data/t-0").exists());
-    assert_eq!(
-        produced(&broker.connect().request(0, 3, &body).unwrap()),
-        (0, 1)
-    );
+    assert_eq!(produce(&broker, &body), 1);
 }

@@ -7,6 +7,7 @@
 
 #[path = "support/etcd.rs"]
 mod etcd_process;
+mod support;
 
 use std::net::TcpListener;
 use std::sync::Arc;

@@ -2,12 +2,13 @@
 #![allow(dead_code)] // each test binary uses its part
 
 use std::io;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ottla::registry::{Etcd, EtcdConfig};
+
+pub use super::support::free_port;
 
 /// Killed when dropped.
 pub struct EtcdProcess {
@@ -116,11 +117,6 @@ impl EtcdProcess {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
     }
-}
-
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// `None` where there is no etcd and none is required.
