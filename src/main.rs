@@ -22,8 +22,8 @@ const HEAP_PIECE_BYTES_MAX: i32 = 64 << 10;
 const HEAP_SPARE_BYTES: i32 = 1 << 20;
 /// The first clients are served by then.
 const START_FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
-/// How often code that no longer runs is looked for: what runs then costs some 200 faults of 1 us each.
-const CODE_FORGOTTEN_EVERY: Duration = Duration::from_secs(15);
+/// How often memory that is not used is given back: what is used costs a few hundred faults of 1 us each then.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(15);
 const EXIT_AT_ONCE: i32 = 130;
 /// As Kafka ends itself.
 const EXIT_NO_DIRECTORY: i32 = 1;
@@ -69,6 +69,18 @@ fn limit_heap() {
 
 #[cfg(not(target_env = "gnu"))]
 fn limit_heap() {}
+
+/// Gives back whole free pages in the middle of the heaps, which glibc keeps: five thousand connections
+/// that came and went would leave some 10 MiB.
+#[cfg(target_env = "gnu")]
+#[allow(unsafe_code)] // there is no safe form
+fn trim_heap() {
+    // SAFETY: it takes the allocator's own locks and touches only what is free.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn trim_heap() {}
 
 /// Takes all the file descriptors that the system grants, as the JVM does.
 fn raise_descriptor_limit() {
@@ -157,7 +169,8 @@ fn run(start: Start<'_>) -> anyhow::Result<()> {
             tokio::time::sleep(START_FORGOTTEN_AFTER).await;
             loop {
                 forget_idle_code();
-                tokio::time::sleep(CODE_FORGOTTEN_EVERY).await;
+                trim_heap();
+                tokio::time::sleep(GIVE_BACK_EVERY).await;
             }
         };
         tokio::select! {
