@@ -45,6 +45,9 @@ use crate::types::BrokerId;
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the others may take to take over what this broker leads.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a broker that has handed over goes on telling clients who leads now. Who loses the connection
+/// instead asks another broker, which may not have heard yet, and asks again a second later (librdkafka).
+const NEW_LEADERS_TOLD: Duration = Duration::from_millis(200);
 /// Newest batches kept in memory, for the whole broker.
 const TAIL_CACHE_BYTES: usize = 8 << 20;
 /// Answers outstanding on one connection.
@@ -305,10 +308,11 @@ impl Broker {
             let mut brokers = image.brokers.values();
             brokers.any(|broker| broker.id != me && !broker.shutting_down)
         };
-        let is_alone = !others(&self.metadata.current());
-        if is_alone || !self.config.controlled_shutdown_enable {
+        let image = self.metadata.current();
+        if !others(&image) || !self.config.controlled_shutdown_enable {
             return;
         }
+        let had_places = holds_a_place(&image, me);
         if let Err(error) = self.session.announce_shutdown().await {
             tracing::warn!(%error, "stopping without handing over: the registry does not answer");
             return;
@@ -324,7 +328,12 @@ impl Broker {
         };
         let handed_over = tokio::time::timeout(HAND_OVER_PATIENCE, handed_over);
         match handed_over.await {
-            Ok(()) => tracing::info!("everything that this broker led is handed over"),
+            Ok(()) => {
+                tracing::info!("everything that this broker led is handed over");
+                if had_places {
+                    tokio::time::sleep(NEW_LEADERS_TOLD).await;
+                }
+            }
             Err(_) => tracing::warn!("stopping though not everything was handed over in time"),
         }
     }
