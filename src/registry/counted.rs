@@ -75,12 +75,6 @@ fn op_bytes(op: &Op) -> usize {
     }
 }
 
-fn compare_bytes(compare: &Compare) -> usize {
-    match compare {
-        Compare::ModRevision { key, .. } | Compare::CreateRevision { key, .. } => key.len(),
-    }
-}
-
 impl Registry for Counted {
     fn get(&self, key: &str) -> RegistryFuture<'_, Option<KeyValue>> {
         let received = |found: &Option<KeyValue>| found.as_ref().map_or(0, entry_bytes);
@@ -104,7 +98,7 @@ impl Registry for Counted {
     }
 
     fn txn(&self, compares: Vec<Compare>, ops: Vec<Op>) -> RegistryFuture<'_, TxnOutcome> {
-        let bytes: usize = compares.iter().map(compare_bytes).sum();
+        let bytes: usize = compares.iter().map(|compare| compare.key().len()).sum();
         let bytes = bytes + ops.iter().map(op_bytes).sum::<usize>();
         let written = ops.len() as u64;
         let sent = self.clock.now();

@@ -67,6 +67,26 @@ pub enum Compare {
     CreateRevision { key: String, revision: Revision },
 }
 
+impl Compare {
+    pub fn key(&self) -> &str {
+        match self {
+            Self::ModRevision { key, .. } | Self::CreateRevision { key, .. } => key,
+        }
+    }
+
+    /// Whether what is found under its key is what it demands.
+    pub fn holds(&self, found: Option<&KeyValue>) -> bool {
+        match self {
+            Self::ModRevision { revision, .. } => {
+                found.map_or(0, |entry| entry.mod_revision) == *revision
+            }
+            Self::CreateRevision { revision, .. } => {
+                found.map_or(0, |entry| entry.create_revision) == *revision
+            }
+        }
+    }
+}
+
 /// What a transaction writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {

@@ -228,14 +228,7 @@ impl Store {
             }
         }
         for compare in compares {
-            let (Compare::ModRevision { key, revision }
-            | Compare::CreateRevision { key, revision }) = compare;
-            let found = self.get(key)?;
-            let found = found.map_or(0, |entry| match compare {
-                Compare::ModRevision { .. } => entry.mod_revision,
-                Compare::CreateRevision { .. } => entry.create_revision,
-            });
-            if found != *revision {
+            if !compare.holds(self.get(compare.key())?.as_ref()) {
                 return Ok(self.outcome(false));
             }
         }

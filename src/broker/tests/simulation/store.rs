@@ -97,14 +97,7 @@ impl Store {
         compares: &[Compare],
         ops: Vec<Op>,
     ) -> Result<TxnOutcome, RegistryError> {
-        let holds = |compare: &Compare| match compare {
-            Compare::ModRevision { key, revision } => {
-                self.keys.get(key).map_or(0, |entry| entry.mod_revision) == *revision
-            }
-            Compare::CreateRevision { key, revision } => {
-                self.keys.get(key).map_or(0, |entry| entry.create_revision) == *revision
-            }
-        };
+        let holds = |compare: &Compare| compare.holds(self.keys.get(compare.key()));
         let succeeded = compares.iter().all(holds);
         if succeeded {
             for op in &ops {
