@@ -49,20 +49,10 @@ pub(crate) fn dispatch(
 }
 
 fn begin(context: Arc<Context>, request: Arc<RequestInfo>, body: &Bytes) -> Completion {
-    let mut produce = match ProduceRequest::decode(body, request.api_version) {
+    let produce = match ProduceRequest::decode(body, request.api_version) {
         Ok(produce) => produce,
         Err(error) => return Completion::Close(format!("malformed Produce: {error}")),
     };
-    for partition in produce
-        .topics
-        .iter_mut()
-        .flat_map(|topic| &mut topic.partitions)
-    {
-        partition.records = partition
-            .records
-            .take()
-            .map(|records| unpinned(records, body.len()));
-    }
     let acks = match produce.acks {
         0 => Ok(Acks::None),
         1 => Ok(Acks::Leader),
@@ -144,18 +134,6 @@ fn append_all(
         }
     });
     topics.collect()
-}
-
-/// The log's tail cache copies smaller slices by itself.
-const CACHED_BY_COPY_BYTES: usize = 32 << 10;
-
-/// The tail cache keeps slices, and each keeps the whole frame that it was cut from: one that is less
-/// than half of it gets memory of its own.
-fn unpinned(records: Bytes, frame_bytes: usize) -> Bytes {
-    if records.len() < CACHED_BY_COPY_BYTES || records.len() >= frame_bytes / 2 {
-        return records;
-    }
-    Bytes::copy_from_slice(&records)
 }
 
 /// The client id of Kafka's own tools, which may write to internal topics (`AdminUtils`).

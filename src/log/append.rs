@@ -87,7 +87,7 @@ impl Log {
             self.files.id,
             (base_offset, last_offset),
             &encoded,
-            batch.payload,
+            &batch.payload,
         );
         drop(writer);
         if tries_room {

@@ -9,40 +9,30 @@ use crate::types::Offset;
 
 /// Bookkeeping of one cached batch, roughly.
 const ENTRY_BYTES: usize = 160;
-/// Small batches are copied, one behind the other, into blocks of this size. They leave in the order in
-/// which they came, and so do the blocks, to be filled again: pieces of all sizes, come and gone, would
-/// leave holes in the heap.
+/// Batches are copied, one behind the other, into blocks of this size. They leave in the order in which
+/// they came, and so do the blocks, to be filled again. The frames that they came in are filled again at
+/// once, while they are in the processor's cache: that saves what the copy costs, whereas frames that
+/// stay, of all sizes, would have new ones mapped and faulted in all the time.
 const BLOCK_BYTES: usize = 512 << 10;
 /// So many of the oldest blocks are asked whether they are free: a slow reader may hold one. All are
 /// where there are more than the batches of the cache fill.
 const BLOCKS_ASKED: usize = 4;
-/// A payload from here on stays in the frame that it came in. Below, the frame's buffer is filled anew at
-/// once, while it is in the processor's cache: that saves more than the copy costs.
-const COPY_BELOW: usize = 128 << 10;
 
 /// One batch as it is on disk.
 #[derive(Debug, Clone)]
-pub(crate) struct CachedBatch {
-    pub base_offset: Offset,
-    pub last_offset: Offset,
-    /// Header and payload, or both in one piece (then `payload` is empty).
-    pub head: Bytes,
-    pub payload: Bytes,
+struct CachedBatch {
+    base_offset: Offset,
+    last_offset: Offset,
+    bytes: usize,
+    first: Bytes,
+    /// What lies in the next blocks.
+    rest: Vec<Bytes>,
 }
 
 impl CachedBatch {
-    fn bytes(&self) -> usize {
-        self.head.len() + self.payload.len()
-    }
-
-    /// What it takes of the budget. A payload that was not copied keeps its frame's buffer, which may
-    /// be up to twice as large.
+    /// What it takes of the budget.
     fn cost(&self) -> usize {
-        let payload = match self.payload.len() {
-            0 => 0,
-            bytes => bytes.next_power_of_two(),
-        };
-        self.head.len() + payload + ENTRY_BYTES
+        self.bytes + ENTRY_BYTES
     }
 }
 
@@ -62,48 +52,51 @@ pub(crate) struct TailCache {
     state: Mutex<State>,
 }
 
-/// Where small batches are copied to.
+/// Where batches are copied to.
 #[derive(Debug, Default)]
 struct Blocks {
     /// The one that is being filled: what is left of it.
     filling: Option<BytesMut>,
     /// Full ones, the oldest first.
     full: VecDeque<BytesMut>,
-    /// The next one to be filled.
-    spare: Option<BytesMut>,
+    /// The next ones to be filled.
+    spare: Vec<BytesMut>,
 }
 
 impl Blocks {
-    fn copy(&mut self, parts: &[&[u8]]) -> Bytes {
-        let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let too_full = |block: &mut BytesMut| block.capacity() < bytes;
-        if let Some(full) = self.filling.take_if(too_full) {
+    /// Room for the next `bytes` of a batch, or for as many of them as the block takes.
+    fn room(&mut self, bytes: usize) -> BytesMut {
+        let is_full = |block: &mut BytesMut| block.capacity() == 0;
+        if let Some(full) = self.filling.take_if(is_full) {
             self.full.push_back(full);
         }
-        if self.filling.is_none() {
-            self.filling = self.spare.take();
-        }
-        let new = || BytesMut::with_capacity(BLOCK_BYTES);
-        let block = self.filling.get_or_insert_with(new);
-        for part in parts {
-            block.extend_from_slice(part);
-        }
-        block.split().freeze()
+        let spare = &mut self.spare;
+        let next = || {
+            spare
+                .pop()
+                .unwrap_or_else(|| BytesMut::with_capacity(BLOCK_BYTES))
+        };
+        let block = self.filling.get_or_insert_with(next);
+        let behind = block.split_off(bytes.min(block.capacity()));
+        std::mem::replace(block, behind)
     }
 
-    /// Batches have left: of the blocks that nobody holds a part of one is kept, the rest are returned.
+    /// Batches have left. Of the blocks that nobody holds a part of as many are kept as the cache fills,
+    /// the rest are returned.
     fn tidy(&mut self, bytes_max: usize) -> Vec<BytesMut> {
         let mut freed = Vec::new();
-        let too_many = self.full.len() > bytes_max / BLOCK_BYTES + BLOCKS_ASKED;
+        let filled = bytes_max / BLOCK_BYTES;
+        let too_many = self.full.len() > filled + BLOCKS_ASKED;
         let asked = if too_many { usize::MAX } else { BLOCKS_ASKED };
         let mut number = 0;
         while number < self.full.len().min(asked) {
             if !self.full[number].try_reclaim(BLOCK_BYTES) {
                 number += 1;
             } else if let Some(block) = self.full.remove(number) {
-                match &self.spare {
-                    Some(_) => freed.push(block),
-                    None => self.spare = Some(block),
+                if self.full.len() + self.spare.len() < filled {
+                    self.spare.push(block);
+                } else {
+                    freed.push(block);
                 }
             }
         }
@@ -137,53 +130,60 @@ impl TailCache {
         }
     }
 
-    /// Adds a batch as it was written: `payload` is a part of the frame that it came in, and is copied
-    /// if it is small: it would pin all of the frame, and copying costs less than the write did.
+    /// Adds a batch as it was written behind the last one of its log.
     pub(crate) fn add(
         &self,
         log: u64,
         (base_offset, last_offset): (Offset, Offset),
         head: &[u8],
-        payload: Bytes,
+        payload: &[u8],
     ) {
-        let (head, payload) = if payload.len() < COPY_BELOW {
-            (self.blocks.lock().copy(&[head, &payload]), Bytes::new())
-        } else {
-            (Bytes::copy_from_slice(head), payload)
-        };
-        let batch = CachedBatch {
+        let mut batch = CachedBatch {
             base_offset,
             last_offset,
-            head,
-            payload,
+            bytes: head.len() + payload.len(),
+            first: Bytes::new(),
+            rest: Vec::new(),
         };
+        if !self.make_room(log, batch.cost()) {
+            return;
+        }
+        let mut parts = [head, payload];
+        batch.first = self.copy(&mut parts);
+        while parts.iter().any(|part| !part.is_empty()) {
+            batch.rest.push(self.copy(&mut parts));
+        }
         self.push(log, batch);
     }
 
-    /// Adds the batch behind the last one of its log.
-    fn push(&self, log: u64, batch: CachedBatch) {
-        let cost = batch.cost();
+    /// Copies as much as one block takes, and takes it off the parts.
+    fn copy(&self, parts: &mut [&[u8]; 2]) -> Bytes {
+        // Copied after the lock: others copy at the same time.
+        let mut room = self.blocks.lock().room(parts[0].len() + parts[1].len());
+        for part in parts {
+            let (now, later) = part.split_at(part.len().min(room.capacity() - room.len()));
+            room.extend_from_slice(now);
+            *part = later;
+        }
+        room.freeze()
+    }
+
+    /// Takes out old batches until a new one fits. False if none of its size does: then what is there of
+    /// its log goes, since it would end before it.
+    fn make_room(&self, log: u64, cost: usize) -> bool {
+        let fits = cost <= self.bytes_max;
         let mut dropped = Vec::new();
         {
             let mut state = self.state.lock();
-            let state = &mut *state;
-            if cost > self.bytes_max {
-                // It does not fit: what is there would end before it.
-                dropped.extend(state.forget(log));
-            } else {
+            if fits {
                 state.bytes += cost;
                 while state.bytes > self.bytes_max
                     && let Some(old) = state.pop()
                 {
                     dropped.extend(old);
                 }
-                let tail = state.logs.entry(log).or_default();
-                state
-                    .order
-                    .push_back((log, tail.first + tail.batches.len() as u64));
-                tail.bytes_total += batch.bytes() as u64;
-                let total = tail.bytes_total;
-                tail.batches.push_back((batch, total));
+            } else {
+                dropped.extend(state.forget(log));
             }
         }
         // Freeing may take long: not under the locks.
@@ -192,6 +192,19 @@ impl TailCache {
             let freed = self.blocks.lock().tidy(self.bytes_max);
             drop(freed);
         }
+        fits
+    }
+
+    /// The batch has been paid for.
+    fn push(&self, log: u64, batch: CachedBatch) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let tail = state.logs.entry(log).or_default();
+        let number = tail.first + tail.batches.len() as u64;
+        state.order.push_back((log, number));
+        tail.bytes_total += batch.bytes as u64;
+        let total = tail.bytes_total;
+        tail.batches.push_back((batch, total));
     }
 
     /// Whole batches from the one that holds `offset`; `None` if that one is not here.
@@ -212,15 +225,13 @@ impl TailCache {
             next_offset: offset,
         };
         for (batch, _) in tail.batches.iter().skip(first) {
-            let fits = run.bytes + batch.bytes() <= bytes_max || (at_least_one && run.bytes == 0);
+            let fits = run.bytes + batch.bytes <= bytes_max || (at_least_one && run.bytes == 0);
             if batch.last_offset >= bound || !fits {
                 break;
             }
-            run.pieces.push(batch.head.clone());
-            if !batch.payload.is_empty() {
-                run.pieces.push(batch.payload.clone());
-            }
-            run.bytes += batch.bytes();
+            run.pieces.push(batch.first.clone());
+            run.pieces.extend(batch.rest.iter().cloned());
+            run.bytes += batch.bytes;
             run.next_offset = batch.last_offset + 1;
         }
         Some(run)
@@ -231,7 +242,7 @@ impl TailCache {
         let state = self.state.lock();
         let tail = state.logs.get(&log)?;
         let (first, total) = tail.batches.get(tail.position(from)?)?;
-        let before = total - first.bytes() as u64;
+        let before = total - first.bytes as u64;
         let end = tail
             .batches
             .partition_point(|(batch, _)| batch.last_offset < to);
@@ -298,20 +309,17 @@ impl Tail {
 mod tests {
     use super::*;
 
-    fn batch(base_offset: Offset, count: i64, bytes: usize) -> CachedBatch {
-        CachedBatch {
-            base_offset,
-            last_offset: base_offset + count - 1,
-            head: Bytes::from_static(&[1; 61]),
-            payload: Bytes::from(vec![2; bytes - 61]),
-        }
+    /// Adds a batch of so many records and bytes.
+    fn add(cache: &TailCache, log: u64, base_offset: Offset, count: i64, bytes: usize) {
+        let offsets = (base_offset, base_offset + count - 1);
+        cache.add(log, offsets, &[1; 61], &vec![2; bytes - 61]);
     }
 
     #[test]
     fn a_read_returns_whole_batches_within_its_limits() {
         let cache = TailCache::new(1 << 20);
         for number in 0..4 {
-            cache.push(1, batch(number * 10, 10, 100));
+            add(&cache, 1, number * 10, 10, 100);
         }
         let read = |offset, bytes_max, bound, at_least_one| {
             let run = cache.read(1, offset, bytes_max, bound, at_least_one)?;
@@ -329,23 +337,35 @@ mod tests {
     }
 
     #[test]
-    fn small_batches_share_a_block_and_large_payloads_stay_where_they_are() {
-        let cache = TailCache::new(1 << 20);
-        let large = Bytes::from(vec![7; COPY_BELOW]);
-        cache.add(1, (0, 0), b"head", Bytes::from_static(b"a"));
-        cache.add(1, (1, 1), b"head", Bytes::from_static(b"b"));
-        cache.add(1, (2, 2), b"head", large.clone());
-        let pieces = cache.read(1, 0, 1 << 20, 9, true).unwrap().pieces;
-        assert_eq!(pieces[..3], [&b"heada"[..], b"headb", b"head"]);
-        assert_eq!(pieces[3].as_ptr(), large.as_ptr());
-        assert_eq!(pieces[1].as_ptr(), pieces[0].as_ptr().wrapping_add(5));
-        // A full block is followed by the next one.
-        for number in 3..20 {
-            let payload = Bytes::from(vec![u8::try_from(number).unwrap(); COPY_BELOW - 1]);
-            cache.add(1, (number, number), b"head", payload);
-        }
-        let read = cache.read(1, 19, 1, 20, true).unwrap();
-        assert_eq!(read.pieces[0][4..], vec![19; COPY_BELOW - 1]);
+    fn batches_share_blocks_and_lie_in_as_many_as_they_need() {
+        let cache = TailCache::new(4 * BLOCK_BYTES);
+        let payload: Vec<u8> = (0..2 * BLOCK_BYTES).map(|at| (at / 7) as u8).collect();
+        cache.add(1, (0, 0), b"head", b"a");
+        cache.add(1, (1, 1), b"head", b"b");
+        cache.add(1, (2, 2), b"head", &payload);
+        cache.add(1, (3, 3), b"head", b"c");
+        let run = cache.read(1, 0, 1 << 30, 9, true).unwrap();
+        assert_eq!(run.pieces[..2], [&b"heada"[..], b"headb"]);
+        assert_eq!(
+            run.pieces[1].as_ptr(),
+            run.pieces[0].as_ptr().wrapping_add(5)
+        );
+        let lengths: Vec<usize> = run.pieces[2..].iter().map(Bytes::len).collect();
+        assert_eq!(lengths, [BLOCK_BYTES - 10, BLOCK_BYTES, 14, 5]);
+        let all = run.pieces[2..].concat();
+        assert_eq!(all, [b"head", &payload[..], b"headc"].concat());
+        assert_eq!(run.bytes, all.len() + 10);
+        let large = cache.read(1, 2, 1, 9, true).unwrap();
+        assert_eq!((large.bytes, large.next_offset), (payload.len() + 4, 3));
+    }
+
+    #[test]
+    fn a_block_ends_inside_of_a_head() {
+        let cache = TailCache::new(4 * BLOCK_BYTES);
+        cache.add(1, (0, 0), b"", &vec![0; BLOCK_BYTES - 2]);
+        cache.add(1, (1, 1), b"head", b"a");
+        let read = cache.read(1, 1, 1, 2, true).unwrap();
+        assert_eq!(read.pieces, [&b"he"[..], b"ada"]);
     }
 
     #[test]
@@ -353,7 +373,7 @@ mod tests {
         let cache = TailCache::new(2 * BLOCK_BYTES);
         let mut held = None;
         for number in 0..1_000 {
-            cache.add(1, (number, number), b"head", Bytes::from(vec![1; 10_000]));
+            cache.add(1, (number, number), b"head", &[1; 10_000]);
             if number == 40 {
                 held = cache.read(1, 40, 1, 41, true);
             }
@@ -367,7 +387,7 @@ mod tests {
         // Slow readers of the oldest blocks keep those, and no others.
         let mut held = Vec::new();
         for number in 1_000..3_000 {
-            cache.add(1, (number, number), b"head", Bytes::from(vec![1; 10_000]));
+            cache.add(1, (number, number), b"head", &[1; 10_000]);
             if number < 1_200 && number % 26 == 0 {
                 held.extend(cache.read(1, number, 1, number + 1, true));
             }
@@ -375,30 +395,37 @@ mod tests {
         let blocks = cache.blocks.lock().full.len();
         assert!(held.len() > BLOCKS_ASKED && blocks < 20, "{blocks}");
         drop(held);
-        // Nor are any kept where only large ones come.
-        for number in 0..20 {
-            cache.add(
-                2,
-                (number, number),
-                b"head",
-                Bytes::from(vec![1; COPY_BELOW]),
-            );
+    }
+
+    #[test]
+    fn batches_of_all_sizes_fill_the_same_blocks() {
+        let cache = TailCache::new(8 * BLOCK_BYTES);
+        let blocks = || {
+            let blocks = cache.blocks.lock();
+            blocks.full.len() + blocks.spare.len() + blocks.filling.iter().len()
+        };
+        let payload = vec![1; 2 * BLOCK_BYTES];
+        let mut most = 0;
+        for number in 0..1_000_i64 {
+            let bytes = usize::try_from(number).unwrap() * 7_919 % payload.len();
+            cache.add(1, (number, number), b"head", &payload[..bytes]);
+            most = most.max(blocks());
         }
-        assert!(cache.blocks.lock().full.is_empty());
+        assert!(most <= 8 + 2, "{most}");
     }
 
     #[test]
     fn the_oldest_batches_of_all_logs_go_first() {
-        let cost = 61 + 64 + ENTRY_BYTES;
+        let cost = 100 + ENTRY_BYTES;
         let cache = TailCache::new(3 * cost);
-        cache.push(1, batch(0, 1, 100));
-        cache.push(2, batch(0, 1, 100));
-        cache.push(1, batch(1, 1, 100));
-        cache.push(2, batch(1, 1, 100));
+        add(&cache, 1, 0, 1, 100);
+        add(&cache, 2, 0, 1, 100);
+        add(&cache, 1, 1, 1, 100);
+        add(&cache, 2, 1, 1, 100);
         assert!(cache.read(1, 0, 1, 9, true).is_none());
         assert!(cache.read(1, 1, 1, 9, true).is_some());
         assert!(cache.read(2, 0, 1, 9, true).is_some());
-        cache.push(1, batch(2, 1, 100));
+        add(&cache, 1, 2, 1, 100);
         assert!(cache.read(2, 0, 1, 9, true).is_none());
         assert_eq!(cache.state.lock().bytes, 3 * cost);
     }
@@ -406,10 +433,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_leaves_no_gap_behind() {
         let cache = TailCache::new(1_000);
-        cache.push(1, batch(0, 1, 100));
-        cache.push(1, batch(1, 1, 5_000));
+        add(&cache, 1, 0, 1, 100);
+        add(&cache, 1, 1, 1, 5_000);
         assert!(cache.read(1, 0, 1, 9, true).is_none());
-        cache.push(1, batch(2, 1, 100));
+        add(&cache, 1, 2, 1, 100);
         assert!(cache.read(1, 1, 1, 9, true).is_none());
         assert!(cache.read(1, 2, 1, 9, true).is_some());
         cache.forget(1);

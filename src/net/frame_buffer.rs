@@ -1,7 +1,7 @@
 //! Memory for large frames, used again and again.
 //!
-//! A frame of records lives as long as the tail cache and the answers that show parts of it. Then its
-//! buffer is filled with the next one: no page is faulted in anew, and the heap keeps no holes.
+//! A frame of records lives until they are appended. Then its buffer is filled with the next one: no page
+//! is faulted in anew, and the heap keeps no holes.
 
 use std::sync::{Arc, Weak};
 
@@ -53,8 +53,8 @@ impl FrameBuffers {
         drop(freed); // not under the lock
     }
 
-    /// An empty buffer with room for `bytes`. All have powers of two, so that they fit one another's
-    /// frames; pages of one that were never written to cost nothing.
+    /// An empty buffer with room for `bytes`, or for more if there is one. All have powers of two, so that
+    /// they fit one another's frames; pages of one that were never written to cost nothing.
     pub(super) fn take(&self, bytes: usize) -> FrameBuffer {
         let capacity = bytes.next_power_of_two();
         let reused = self.0.lock().take(capacity);
@@ -67,10 +67,13 @@ impl FrameBuffers {
 
 impl Free {
     fn take(&mut self, capacity: usize) -> Option<Vec<u8>> {
-        let mut newest_first = self.buffers.iter().rev();
-        let newest = newest_first.position(|buffer| buffer.capacity() == capacity)?;
-        let buffer = self.buffers.remove(self.buffers.len() - 1 - newest);
-        self.bytes -= capacity;
+        // Of the smallest that suffice the newest: some of it is in the processor's cache.
+        let newest_first = self.buffers.iter().enumerate().rev();
+        let (best, _) = newest_first
+            .filter(|(_, buffer)| buffer.capacity() >= capacity)
+            .min_by_key(|(_, buffer)| buffer.capacity())?;
+        let buffer = self.buffers.remove(best);
+        self.bytes -= buffer.capacity();
         Some(buffer)
     }
 
@@ -147,10 +150,20 @@ mod tests {
         let at = slice.as_ptr().wrapping_sub(2);
         drop(slice);
         assert_eq!(free(&buffers), [131_072]);
-        assert_eq!(buffers.take(60_000).bytes.capacity(), 65_536);
         let again = buffers.take(70_000);
         assert_eq!((again.bytes.as_ptr(), again.bytes.len()), (at, 0));
-        assert_eq!(free(&buffers), [65_536]);
+    }
+
+    #[test]
+    fn the_smallest_that_suffices_is_taken_and_the_newest_of_them() {
+        let buffers = FrameBuffers::default();
+        let of = |bytes| buffers.take(bytes);
+        let taken = [of(100_000), of(200_000), of(200_000), of(400_000)];
+        let at = taken.each_ref().map(|buffer| buffer.bytes.as_ptr());
+        drop(taken);
+        let again = [of(150_000), of(150_000), of(150_000)];
+        let again = again.each_ref().map(|buffer| buffer.bytes.as_ptr());
+        assert_eq!(again, [at[2], at[1], at[3]]);
     }
 
     #[test]
