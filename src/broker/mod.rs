@@ -49,7 +49,7 @@ const HAND_OVER_PATIENCE: Duration = Duration::from_secs(30);
 /// instead asks another broker, which may not have heard yet, and asks again a second later (librdkafka).
 const NEW_LEADERS_TOLD: Duration = Duration::from_millis(200);
 /// Newest batches kept in memory, for the whole broker.
-const TAIL_CACHE_BYTES: usize = 8 << 20;
+const TAIL_CACHE_BYTES: usize = 4 << 20;
 /// Answers outstanding on one connection.
 const IN_FLIGHT_MAX: usize = 100;
 /// Requests held at once where `queued.max.request.bytes` sets no limit: a part of the memory.
