@@ -192,28 +192,29 @@ impl Partition {
         if let Some(log) = self.log.get() {
             return Ok(log);
         }
-        let config = {
-            let state = self.state.lock();
-            state.check_health()?;
-            Arc::clone(&state.config)
-        };
-        let shared = &self.shared;
-        let log = shared
-            .logs
-            .log(&self.topic_partition, self.topic_id, config)
-            .and_then(|log| {
-                // What recovery found but cannot vouch for is synced before anybody may see it.
-                if log.flushed_offset() < log.log_end_offset() {
-                    log.flush()?;
-                }
-                Ok(log)
-            });
-        let log = log.map_err(|error| self.storage_error("open the log", &error))?;
+        let log = self.recover_here()?;
+        // What recovery found but cannot vouch for is synced before anybody may see it.
+        if log.flushed_offset() < log.log_end_offset() {
+            let flushed = log.flush();
+            flushed.map_err(|error| self.storage_error("open the log", &error))?;
+        }
         let log = self.log.get_or_init(|| log);
         self.recall_high_watermark(log);
         self.term_begins_at(log.log_end_offset());
         self.advance();
         Ok(log)
+    }
+
+    /// Has the log recovered, so that whoever opens it need not wait for that.
+    pub(super) fn recover_here(&self) -> Result<Arc<Log>, ErrorCode> {
+        let config = {
+            let state = self.state.lock();
+            state.check_health()?;
+            Arc::clone(&state.config)
+        };
+        let logs = &self.shared.logs;
+        logs.log(&self.topic_partition, self.topic_id, config)
+            .map_err(|error| self.storage_error("open the log", &error))
     }
 
     /// What a client hears of a failed operation on the log; where it is the disk's fault the log says so.

@@ -432,7 +432,7 @@ struct Recovery {
     waiting: Mutex<Vec<Arc<Partition>>>,
 }
 
-/// Opens one partition on its lane, then the next.
+/// Recovers one partition on its lane, then the next.
 fn recover_next(shared: &Arc<Shared>, recovery: &Arc<Recovery>) {
     if shared.logs.is_closed() {
         return;
@@ -443,7 +443,7 @@ fn recover_next(shared: &Arc<Shared>, recovery: &Arc<Recovery>) {
     let (shared, recovery) = (Arc::clone(shared), Arc::clone(recovery));
     partition.surely_on_lane(move |partition| {
         // A failure is logged where it happens, and met again by whoever asks for the partition.
-        let _ = partition.open_here();
+        let _ = partition.recover_here();
         if recovery.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let time = shared.clock.now().saturating_duration_since(recovery.start);
             tracing::info!(
