@@ -15,6 +15,7 @@ use super::disk::{DirectoryEntry, Disk, DiskLock, read_small_file, replace_file}
 use super::executor::ThreadPool;
 use super::files::FilePool;
 use super::flush::{FlushQueue, FlushRounds};
+use super::life::{LastLife, LifeSign};
 use super::log::{Log, LogError};
 use super::manager::FlushListener;
 use super::manifest::Manifest;
@@ -63,6 +64,9 @@ pub(super) struct Directory {
     /// A high watermark may have moved since they were last noted.
     high_watermarks_moved: AtomicBool,
     room: Room,
+    pub life_sign: LifeSign,
+    /// What is known of the run before this one.
+    pub last_life: LastLife,
     pub executor: Arc<ThreadPool>,
     /// The last stop was clean.
     pub clean: bool,
@@ -101,6 +105,8 @@ struct Found {
     high_watermarks: Offsets,
     log_starts: Offsets,
     stale: BTreeSet<TopicPartition>,
+    life_sign: LifeSign,
+    last_life: LastLife,
 }
 
 impl Directory {
@@ -184,6 +190,7 @@ impl Directory {
         let recovery_points = offsets(names::RECOVERY_POINT_CHECKPOINT);
         let high_watermarks = offsets(names::REPLICATION_CHECKPOINT);
         let log_starts = offsets(names::LOG_START_CHECKPOINT);
+        let (life_sign, last_life) = LifeSign::begin(&**disk, path);
         let found = Found {
             clean,
             manifest,
@@ -192,6 +199,8 @@ impl Directory {
             high_watermarks,
             log_starts,
             stale,
+            life_sign,
+            last_life,
         };
         let directory = Self::new(number, path, shared, found, Some(lock));
         let is_deleted = |entry: &&DirectoryEntry| {
@@ -224,6 +233,8 @@ impl Directory {
             high_watermarks_moved: AtomicBool::new(false),
             flush_queue: FlushQueue::new(),
             room: Room::new(shared.reserved_bytes),
+            life_sign: found.life_sign,
+            last_life: found.last_life,
             executor: Arc::new(ThreadPool::new(
                 format!("log-io-{number}"),
                 IO_THREADS,
@@ -314,6 +325,7 @@ impl Directory {
         if let Some(listener) = listener {
             listener.directory_failed(&self.partitions());
         }
+        self.life_sign.end(&*self.disk);
     }
 
     /// Ends the use of the directory: logs that somebody still holds answer errors from now on.

@@ -241,6 +241,7 @@ impl Log {
     /// Asks for a flush later, or not at all, as the topic's `flush.messages` and `flush.ms` say.
     pub(super) fn after_append(&self, config: &crate::config::TopicConfig) {
         self.directory.high_watermarks_move();
+        self.directory.life_sign.give(self.directory.clock.now());
         let waits_for_disk = config.flush_messages <= 1;
         let much = if waits_for_disk {
             self.sync.lock().bytes >= UNASKED_FLUSH_BYTES

@@ -28,6 +28,7 @@ mod index;
 pub mod inspect;
 mod inventory;
 mod leader_epochs;
+mod life;
 #[allow(clippy::module_inception)] // Kafka's word for it
 mod log;
 mod manager;

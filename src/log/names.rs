@@ -13,6 +13,8 @@ pub(crate) const REPLICATION_CHECKPOINT: &str = "replication-offset-checkpoint";
 pub(crate) const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 /// What a clean stop knows about every partition, so that the next start opens none.
 pub(crate) const MANIFEST: &str = ".ottla_manifest";
+/// Touched while the broker writes.
+pub(crate) const LIFE_SIGN: &str = ".ottla_alive";
 /// What the broker has seen of a registry outside of it.
 pub(crate) const REGISTRY_SEEN: &str = ".ottla_registry";
 pub(crate) const DELETED_FILE_SUFFIX: &str = ".deleted";
@@ -111,7 +113,7 @@ pub(crate) fn is_deleted_directory(name: &str) -> bool {
 
 /// True for what Kafka or this broker puts into a log directory, or into a partition's directory.
 pub(crate) fn is_known(name: &str, is_directory: bool) -> bool {
-    const FILES: [&str; 15] = [
+    const FILES: [&str; 16] = [
         LEADER_EPOCH_CHECKPOINT,
         PARTITION_METADATA,
         META_PROPERTIES,
@@ -121,6 +123,7 @@ pub(crate) fn is_known(name: &str, is_directory: bool) -> bool {
         REPLICATION_CHECKPOINT,
         CLEAN_SHUTDOWN,
         MANIFEST,
+        LIFE_SIGN,
         REGISTRY_SEEN,
         "cleaner-offset-checkpoint",
         "bootstrap.checkpoint",

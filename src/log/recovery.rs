@@ -221,7 +221,10 @@ impl Opening<'_> {
                 bytes,
                 end: next.unwrap_or(Offset::MAX),
             };
-            let whole = self.check_segment(extent, rest, recovery_point, on_disk_below)?;
+            let whole = match self.as_it_was_left(extent, entries)? {
+                Some(whole) => whole,
+                None => self.check_segment(extent, rest, recovery_point, on_disk_below)?,
+            };
             log_end = whole.end.unwrap_or(base);
             let extent = (whole.bytes, next.unwrap_or(log_end).max(log_end));
             let findings = &self.files.findings;
@@ -280,6 +283,41 @@ impl Opening<'_> {
         Arc::new(Segment::found(base_offset, now_ms, (bytes, end), findings))
     }
 
+    /// A segment of which the page cache holds all that was written to it: no record needs to be read.
+    /// `None` where that is not known, or not the whole truth.
+    fn as_it_was_left(
+        &self,
+        extent: Extent,
+        entries: &[DirectoryEntry],
+    ) -> Result<Option<Whole>, LogError> {
+        let name = names::segment_file(extent.base, FileKind::Log);
+        let entry = entries.iter().find(|entry| entry.name == name);
+        if !entry.is_some_and(|entry| self.directory.last_life.covers(entry.modified_ms)) {
+            return Ok(None);
+        }
+        let loaded = self.load(&self.plan(extent.base, extent.bytes, Offset::MAX, false))?;
+        Ok(self.whole(loaded, extent))
+    }
+
+    /// What a walk found, if nothing is wrong with it.
+    fn whole(&self, loaded: Loaded, extent: Extent) -> Option<Whole> {
+        let end = extent.end;
+        let overruns = loaded.last.is_some_and(|last| last.last_offset() >= end);
+        // Appended offsets have no gaps. Only compaction makes some, and not at the end.
+        let dense_end = end == Offset::MAX && !self.compacted;
+        let gap = dense_end && loaded.gap_before_last;
+        if loaded.damage.is_some() || overruns || gap {
+            return None;
+        }
+        Some(Whole {
+            end: loaded.last.map(|last| last.last_offset() + 1),
+            bytes: extent.bytes,
+            index: loaded.index,
+            damage: None,
+            cut: None,
+        })
+    }
+
     /// Walks a segment that a crash may have left unfinished, and decides what of it is kept.
     fn check_segment(
         &self,
@@ -290,26 +328,15 @@ impl Opening<'_> {
     ) -> Result<Whole, LogError> {
         let Extent { base, bytes, end } = extent;
         let mut plan = self.plan(base, bytes, recovery_point, true);
-        let loaded = self.load(&plan)?;
-        let overruns = loaded.last.is_some_and(|last| last.last_offset() >= end);
-        // Appended offsets have no gaps. Only compaction makes some, and not at the end.
-        let dense_end = end == Offset::MAX && !self.compacted;
-        let gap = dense_end && loaded.gap_before_last;
-        if loaded.damage.is_none() && !overruns && !gap {
-            return Ok(Whole {
-                end: loaded.last.map(|last| last.last_offset() + 1),
-                bytes,
-                index: loaded.index,
-                damage: None,
-                cut: None,
-            });
+        if let Some(whole) = self.whole(self.load(&plan)?, extent) {
+            return Ok(whole);
         }
         let file = self.log_file(base)?;
         let survey_plan = SurveyPlan {
             base_offset: base,
             bytes,
             end_offset: end,
-            dense_end,
+            dense_end: end == Offset::MAX && !self.compacted,
         };
         let found = survey(&*file, survey_plan, &mut |_| Ok(()))?;
         let last = found.last.map(|last| last.position);

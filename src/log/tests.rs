@@ -9,6 +9,7 @@ mod disks;
 mod faults;
 mod flushing;
 mod inspect;
+mod life;
 mod model;
 mod producers;
 mod recovery;

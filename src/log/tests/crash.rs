@@ -6,6 +6,7 @@
 
 pub(crate) mod disk;
 pub(crate) mod image;
+mod lives;
 mod made;
 mod model;
 mod random;
@@ -205,6 +206,11 @@ fn a_log_directory_that_is_not_synced_is_found_out() {
 #[test]
 fn checksums_that_nobody_looks_at_are_found_out() {
     found_out(Lie::Checksums, 400);
+}
+
+#[test]
+fn a_page_cache_that_is_taken_for_another_is_found_out() {
+    found_out(Lie::PageCache, 400);
 }
 
 #[test]

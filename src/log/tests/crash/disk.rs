@@ -51,6 +51,8 @@ pub(crate) enum Lie {
     LogDirectory,
     /// None; but a damaged batch has the right checksum, as if recovery did not look at it.
     Checksums,
+    /// None; but a start after a power cut takes the page cache for the one from before.
+    PageCache,
 }
 
 /// Sees every operation before it is done.
@@ -113,7 +115,12 @@ impl CrashDisk {
     /// What a start finds if the power goes now.
     pub(crate) fn after_power_cut(&self, seed: u64) -> Image {
         let forged = self.0.lie == Some(Lie::Checksums);
-        self.0.image.lock().after_power_cut(seed, forged)
+        let image = self.0.image.lock();
+        let mut after = image.after_power_cut(seed, forged);
+        if self.0.lie == Some(Lie::PageCache) {
+            after.page_cache = image.page_cache;
+        }
+        after
     }
 
     pub(super) fn watch(&self, watcher: Option<Arc<dyn Watcher>>) {
@@ -312,8 +319,11 @@ impl Disk for CrashDisk {
                 _ => self.0.image.lock().sync_directory(path),
             },
             Outcome::Partly(error) => {
-                let mut random = self.random();
-                self.0.image.lock().fail_directory_sync(path, &mut random);
+                // What is not synced when the process or the machine ends is not synced, no more.
+                if !self.is_off() {
+                    let mut random = self.random();
+                    self.0.image.lock().fail_directory_sync(path, &mut random);
+                }
                 Err(error)
             }
             Outcome::Failed(error) => Err(error),
@@ -329,6 +339,10 @@ impl Disk for CrashDisk {
             path.to_owned(),
             Arc::clone(&self.0.locked),
         )))
+    }
+
+    fn page_cache(&self, _directory: &Path) -> Option<String> {
+        Some(self.0.image.lock().page_cache.to_string())
     }
 
     fn space(&self, _path: &Path) -> io::Result<(u64, u64)> {
@@ -408,6 +422,18 @@ impl DiskFile for CrashFile {
         Ok(self.disk.0.image.lock().content(self.node).len() as u64)
     }
 
+    fn modified_ms(&self) -> io::Result<i64> {
+        Ok(self.disk.0.image.lock().modified(self.node))
+    }
+
+    fn touch(&self) -> io::Result<()> {
+        if self.disk.is_off() {
+            return Err(power_is_off());
+        }
+        self.disk.0.image.lock().touch(self.node);
+        Ok(())
+    }
+
     fn truncate(&self, bytes: u64) -> io::Result<()> {
         if self.disk.0.image.lock().content(self.node).len() as u64 == bytes {
             return Ok(());
@@ -426,8 +452,10 @@ impl DiskFile for CrashFile {
                 Ok(())
             }
             Outcome::Partly(error) => {
-                let mut random = self.disk.random();
-                self.disk.0.image.lock().fail_sync(self.node, &mut random);
+                if !self.disk.is_off() {
+                    let mut random = self.disk.random();
+                    self.disk.0.image.lock().fail_sync(self.node, &mut random);
+                }
                 Err(error)
             }
             Outcome::Failed(error) => Err(error),

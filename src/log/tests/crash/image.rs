@@ -27,6 +27,10 @@ pub(crate) struct Image {
     next: NodeId,
     /// Changes of names so far.
     journal: u64,
+    /// Changes of files so far: the time that files are written at.
+    ticks: i64,
+    /// Power cuts so far.
+    pub(super) page_cache: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -41,6 +45,7 @@ struct FileNode {
     durable: Arc<Vec<u8>>,
     /// Since the last sync.
     pending: Vec<Change>,
+    modified: i64,
     /// A sync failed: `content` holds what no sync will bring to the platter.
     failed: bool,
 }
@@ -76,6 +81,8 @@ impl Default for Image {
             nodes: BTreeMap::from([(ROOT, root)]),
             next: ROOT + 1,
             journal: 0,
+            ticks: 0,
+            page_cache: 0,
         }
     }
 }
@@ -258,6 +265,7 @@ impl Image {
             name: name.clone(),
             is_directory: matches!(self.nodes.get(node), Some(Node::Directory(_))),
             bytes: self.content(*node).len() as u64,
+            modified_ms: self.modified(*node),
         };
         Ok(names.into_iter().map(entry).collect())
     }
@@ -278,6 +286,7 @@ impl Image {
             return Err(io::ErrorKind::NotFound.into());
         }
         let node = self.link(path, Node::File(FileNode::default()))?;
+        self.touch(node);
         Ok((node, true))
     }
 
@@ -333,11 +342,26 @@ impl Image {
         let position = usize::try_from(position).unwrap();
         let bytes = Arc::from(bytes);
         self.file(node).change(Change::Write { position, bytes });
+        self.touch(node);
     }
 
     pub(super) fn truncate(&mut self, node: NodeId, length: u64) {
         let length = usize::try_from(length).unwrap();
         self.file(node).change(Change::Truncate(length));
+        self.touch(node);
+    }
+
+    /// When the file was last written to.
+    pub(super) fn modified(&self, node: NodeId) -> i64 {
+        match self.nodes.get(&node) {
+            Some(Node::File(file)) => file.modified,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn touch(&mut self, node: NodeId) {
+        self.ticks += 1;
+        self.file(node).modified = self.ticks;
     }
 
     pub(super) fn sync(&mut self, node: NodeId) {
@@ -407,6 +431,7 @@ impl Image {
             _ => Journal::Any,
         };
         let mut image = self.clone();
+        image.page_cache += 1;
         for (id, node) in &mut image.nodes {
             let mut random = Random::of(seed, *id);
             match node {

@@ -1,6 +1,6 @@
 //! A broker's logs on a [`CrashDisk`] beside their [`Model`]: does what a step says, and compares.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 
 use super::disk::{CrashDisk, Kind, Lie, Watcher};
 use super::image::Image;
+use super::lives::{Death, Start};
 use super::made::{PRODUCERS, new_batch, random_config};
 use super::model::{Model, Topic};
 use super::random::Random;
 use super::steps::{Action, Step};
 use crate::config::TopicConfig;
-use crate::log::tests::support::manager_config;
-use crate::log::{AppendError, FlushListener, Log, LogError, LogManager, LogManagerConfig};
+use crate::log::{AppendError, FlushListener, Log, LogError, LogManager};
 use crate::record::{BATCH_HEADER_BYTES, ReplicaBatches, ReplicaRules, ValidBatch};
 use crate::time::{Clock, ManualClock};
 use crate::types::{Offset, ProducerId, TopicId, TopicPartition};
@@ -35,20 +35,20 @@ pub(super) struct Setup {
 
 #[derive(Debug)]
 pub(super) struct World {
-    setup: Setup,
-    clock: Arc<ManualClock>,
-    model: Arc<Mutex<Model>>,
-    running: Mutex<Option<Running>>,
-    configs: Mutex<Vec<Arc<TopicConfig>>>,
+    pub(super) setup: Setup,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) model: Arc<Mutex<Model>>,
+    pub(super) running: Mutex<Option<Running>>,
+    pub(super) configs: Mutex<Vec<Arc<TopicConfig>>>,
     now: Mutex<Now>,
 }
 
 /// What a power cut ends.
 #[derive(Debug)]
-struct Running {
-    disk: CrashDisk,
-    manager: Arc<LogManager>,
-    logs: Vec<Option<Arc<Log>>>,
+pub(super) struct Running {
+    pub disk: CrashDisk,
+    pub manager: Arc<LogManager>,
+    pub logs: Vec<Option<Arc<Log>>>,
 }
 
 /// The step that runs.
@@ -63,21 +63,12 @@ struct Now {
     flushing: Option<usize>,
 }
 
-/// How a run begins.
-#[derive(Debug, Clone, Copy)]
-struct Start {
-    /// All logs are opened at once.
-    all: bool,
-    /// The power may go while it begins.
-    cuts: bool,
-}
-
 /// An operation failed as it was told to: the power went, or a fault happened.
 #[derive(Debug)]
-struct Failed;
+pub(super) struct Failed;
 
 #[derive(Debug)]
-struct Heard(Arc<Mutex<Model>>);
+pub(super) struct Heard(pub(super) Arc<Mutex<Model>>);
 
 impl FlushListener for Heard {
     fn flushed(&self, partition: &TopicPartition, offset: Offset) {
@@ -119,27 +110,12 @@ impl FlushListener for Heard {
     }
 }
 
-fn root() -> PathBuf {
-    PathBuf::from("/data")
-}
-
-fn log_config() -> LogManagerConfig {
-    LogManagerConfig {
-        tail_cache_bytes: 0,
-        initial_task_delay_ms: 200,
-        flush_offset_checkpoint_interval_ms: 500,
-        flush_start_offset_checkpoint_interval_ms: 700,
-        retention_check_interval_ms: 300,
-        ..manager_config(&root())
-    }
-}
-
-fn partition(topic: usize) -> TopicPartition {
+pub(super) fn partition(topic: usize) -> TopicPartition {
     TopicPartition::new(format!("t{topic}"), 0)
 }
 
 /// As different from one another as real ones: a few bits would be taken for damage.
-fn topic_id(number: u64) -> TopicId {
+pub(super) fn topic_id(number: u64) -> TopicId {
     let mut random = Random::of(0, number);
     let (high, low) = (random.next().to_be_bytes(), random.next().to_be_bytes());
     let mut id = [0; 16];
@@ -182,11 +158,11 @@ impl World {
 
     /// Ends the history: a last power cut, and nothing may be missing.
     pub(super) fn end(self: &Arc<Self>) {
-        self.recover(Random::of(self.setup.seed, 2).next(), true);
+        self.recover(Random::of(self.setup.seed, 2).next(), Death::PowerCut);
         self.stop();
     }
 
-    fn say(&self, what: impl FnOnce() -> String) {
+    pub(super) fn say(&self, what: impl FnOnce() -> String) {
         if self.setup.verbose {
             println!("{}", what());
         }
@@ -216,10 +192,16 @@ impl World {
         disk.power_off_after(None);
         self.now.lock().action = None;
         if disk.is_off() {
-            self.recover(random.next(), true);
+            // What ended in the middle of the step was the machine, or only the process.
+            // After a failed sync the page cache is not what is on the disk: nobody can know that later.
+            let death = match random.one_in(3) && !self.model.lock().failed {
+                true => Death::KillInside,
+                false => Death::PowerCut,
+            };
+            self.recover(random.next(), death);
         } else if self.model.lock().failed {
             self.check_offline();
-            self.recover(random.next(), true);
+            self.recover(random.next(), Death::PowerCut);
         } else if result.is_err() {
             self.say(|| "  refused".to_owned());
         }
@@ -259,26 +241,26 @@ impl World {
             Action::NoteHighWatermarks => self.note_high_watermarks(),
             Action::Restart => self.restart(random),
             Action::Kill => {
-                self.recover(random.next(), false);
+                self.recover(random.next(), Death::Kill);
                 Ok(())
             }
             Action::PowerCut => {
-                self.recover(random.next(), true);
+                self.recover(random.next(), Death::PowerCut);
                 Ok(())
             }
         }
     }
 
-    fn disk(&self) -> CrashDisk {
+    pub(super) fn disk(&self) -> CrashDisk {
         self.running.lock().as_ref().unwrap().disk.clone()
     }
 
-    fn manager(&self) -> Arc<LogManager> {
+    pub(super) fn manager(&self) -> Arc<LogManager> {
         Arc::clone(&self.running.lock().as_ref().unwrap().manager)
     }
 
     /// Err if the power is off or the directory offline.
-    fn outcome(&self) -> Result<(), Failed> {
+    pub(super) fn outcome(&self) -> Result<(), Failed> {
         match self.disk().is_off() || self.model.lock().failed {
             true => Err(Failed),
             false => Ok(()),
@@ -300,7 +282,7 @@ impl World {
     }
 
     /// The open log of a topic, compared with the model when it is opened.
-    fn log(&self, topic: usize) -> Result<Arc<Log>, Failed> {
+    pub(super) fn log(&self, topic: usize) -> Result<Arc<Log>, Failed> {
         let open = self.running.lock().as_ref().unwrap().logs[topic].clone();
         if let Some(log) = open {
             return Ok(log);
@@ -576,7 +558,7 @@ impl World {
     fn failed_cut(self: &Arc<Self>, error: &LogError, random: &mut Random) -> Result<(), Failed> {
         let failed = self.failure(error);
         if self.outcome().is_ok() {
-            self.recover(random.next(), true);
+            self.recover(random.next(), Death::PowerCut);
         }
         Err(failed)
     }
@@ -651,134 +633,6 @@ impl World {
         self.outcome()
     }
 
-    /// A clean stop and start, sometimes with the power going in between.
-    fn restart(self: &Arc<Self>, random: &mut Random) -> Result<(), Failed> {
-        self.manager().close();
-        self.outcome()?;
-        if self.disk().is_foul() {
-            self.recover(random.next(), false); // the stop may have failed, half way
-            return Ok(());
-        }
-        let all_open = self.opened_is_flushed();
-        let disk = self.disk();
-        let image = match random.one_in(2) {
-            true => disk.after_power_cut(random.next()),
-            false => disk.image().after_kill(),
-        };
-        self.stop();
-        let cuts = self.start(
-            image,
-            random.next(),
-            Start {
-                all: random.one_in(2),
-                cuts: true,
-            },
-        );
-        let unrecovered = self.manager().unrecovered();
-        assert!(
-            !all_open || cuts > 0 || unrecovered.is_empty(),
-            "{unrecovered:?}"
-        );
-        Ok(())
-    }
-
-    /// Everything that is in an open log will be found; whether all are open.
-    fn opened_is_flushed(&self) -> bool {
-        let running = self.running.lock();
-        let logs = &running.as_ref().unwrap().logs;
-        for (topic, log) in self.model.lock().topics.iter_mut().zip(logs) {
-            if log.is_some() {
-                topic.flushed = topic.end();
-            }
-        }
-        logs.iter().all(Option::is_some)
-    }
-
-    /// Starts again after the power went, or the process was killed.
-    fn recover(self: &Arc<Self>, seed: u64, power_cut: bool) {
-        self.say(|| format!("  starts again, power cut: {power_cut}"));
-        let disk = self.disk();
-        let image = match power_cut {
-            true => disk.after_power_cut(seed),
-            false => disk.image().after_kill(),
-        };
-        let before = self.running.lock().as_ref().unwrap().logs.clone();
-        let ends: Vec<_> = before
-            .iter()
-            .flatten()
-            .map(|l| l.log_end_offset())
-            .collect();
-        self.stop();
-        self.start(
-            image,
-            seed,
-            Start {
-                all: true,
-                cuts: power_cut,
-            },
-        );
-        if !power_cut {
-            // The page cache lives on: another process finds what this one saw.
-            let after = self.running.lock().as_ref().unwrap().logs.clone();
-            let open = before.iter().zip(&after).filter(|(b, _)| b.is_some());
-            let found: Vec<_> = open
-                .flat_map(|(_, a)| a)
-                .map(|l| l.log_end_offset())
-                .collect();
-            assert_eq!(found, ends, "the ends after a kill");
-        }
-    }
-
-    fn stop(&self) {
-        if let Some(running) = self.running.lock().take() {
-            running.disk.watch(None);
-        }
-    }
-
-    /// Opens what is on the disk; the power may go while that is done, so often.
-    fn start(self: &Arc<Self>, mut image: Image, seed: u64, start: Start) -> usize {
-        let mut random = Random::of(seed, 4);
-        let lie = self.setup.lie;
-        self.model.lock().failed = false;
-        let cuts = match start.cuts {
-            true => [0, 0, 0, 1, 2][random.below(5)],
-            false => 0,
-        };
-        for _ in 0..cuts {
-            let disk = CrashDisk::new(image.clone(), random.next(), lie);
-            disk.power_off_after(Some(random.next() % 16));
-            let _ = self.open(&disk).map(|manager| {
-                let model = self.model.lock();
-                for (number, topic) in model.topics.iter().enumerate() {
-                    let config = Arc::clone(&self.configs.lock()[number]);
-                    let _ = manager.log(&topic.partition, topic.id, config);
-                }
-            });
-            self.say(|| format!("  the power goes again, operation {}", disk.count()));
-            image = disk.after_power_cut(random.next());
-        }
-        let disk = CrashDisk::new(image, random.next(), lie);
-        let manager = self.open(&disk).unwrap();
-        manager.set_flush_listener(Arc::new(Heard(Arc::clone(&self.model))));
-        disk.watch(Some(Arc::clone(self) as Arc<dyn Watcher>));
-        *self.running.lock() = Some(Running {
-            disk,
-            manager,
-            logs: vec![None; TOPICS],
-        });
-        for topic in 0..TOPICS {
-            if start.all || random.one_in(2) {
-                self.log(topic).expect("nothing fails now");
-            }
-        }
-        cuts
-    }
-
-    fn open(&self, disk: &CrashDisk) -> Result<Arc<LogManager>, LogError> {
-        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        LogManager::open_still(log_config(), clock, Arc::new(disk.clone()))
-    }
-
     fn check_all(&self, random: &mut Random) {
         for topic in 0..TOPICS {
             let open = self.running.lock().as_ref().unwrap().logs[topic].clone();
@@ -786,61 +640,6 @@ impl World {
                 let topic = self.model.lock().topics[topic].clone();
                 topic.check(&log, random);
             }
-        }
-    }
-
-    /// After a failed sync nothing goes on, and nothing is tried again.
-    fn check_offline(&self) {
-        let disk = self.disk();
-        assert!(!self.manager().describe()[0].online);
-        let count = disk.count();
-        let running = self.running.lock();
-        let logs = running.as_ref().unwrap().logs.iter().flatten();
-        for log in logs {
-            assert!(log.flush().is_err());
-            let batch = new_batch(
-                &Topic::new(partition(0), topic_id(0)),
-                0,
-                &mut Random::new(0),
-            );
-            assert!(log.append(batch.1, 0, 0).is_err());
-            assert!(log.advance_log_start_offset(log.log_end_offset()).is_err());
-        }
-        assert_eq!(disk.count(), count, "something was written offline");
-    }
-
-    /// The power goes now, in another world: what would a start find?
-    fn try_power_cut(&self, seed: u64) {
-        let disk = self.disk();
-        let mut image = disk.after_power_cut(seed);
-        let mut random = Random::of(seed, 5);
-        let mut model = self.model.lock().clone();
-        let configs = self.configs.lock().clone();
-        for round in 0..3 {
-            let disk = CrashDisk::new(image, random.next(), self.setup.lie);
-            if round < 2 && random.one_in(4) {
-                disk.power_off_after(Some(random.next() % 12));
-            }
-            let opened = self.open(&disk).and_then(|manager| {
-                let open = |(topic, config): (&Topic, &Arc<TopicConfig>)| {
-                    manager.log(&topic.partition, topic.id, Arc::clone(config))
-                };
-                let logs = model.topics.iter().zip(&configs).map(open);
-                Ok((logs.collect::<Result<Vec<_>, _>>()?, manager))
-            });
-            match opened {
-                Ok((logs, _manager)) if !disk.is_off() => {
-                    disk.pause(true);
-                    for (topic, log) in model.topics.iter_mut().zip(&logs) {
-                        topic.reconcile(log);
-                        topic.check(log, &mut random);
-                    }
-                    return;
-                }
-                Ok(_) => {}
-                Err(error) => assert!(disk.is_off(), "{error}"),
-            }
-            image = disk.after_power_cut(random.next());
         }
     }
 }
