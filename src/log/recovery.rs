@@ -71,7 +71,7 @@ impl Opening<'_> {
         if found.is_empty() {
             if !self.directory.clean {
                 // Its maker may not have come to that, and the first record will not do it again.
-                self.written(self.directory.disk.sync_directory(&self.directory.path))?;
+                self.written(self.sync_beginnings())?;
             }
             let log_start = self.directory.log_start(self.partition).unwrap_or(0);
             return Ok(Opened {
@@ -126,6 +126,19 @@ impl Opening<'_> {
             epochs_to_write: false,
             unsynced: None,
         })
+    }
+
+    /// Makes a log without a segment durable: its directory, and whose it is.
+    fn sync_beginnings(&self) -> io::Result<()> {
+        let disk = &*self.directory.disk;
+        let metadata = self.files.path.join(names::PARTITION_METADATA);
+        match disk.open(&metadata, OpenMode::Write) {
+            Ok(file) => file.sync()?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        disk.sync_directory(&self.files.path)?;
+        disk.sync_directory(&self.directory.path)
     }
 
     /// Base offsets and bytes of the segment files. What is left of deletions goes.
