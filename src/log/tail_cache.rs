@@ -81,8 +81,8 @@ impl Blocks {
         std::mem::replace(block, behind)
     }
 
-    /// Batches have left. Of the blocks that nobody holds a part of as many are kept as the cache fills,
-    /// the rest are returned.
+    /// Batches have left. Of the blocks that nobody holds a part of as many are kept as the cache fills
+    /// (and one that batches are leaving, and one for those that are on their way), the rest are returned.
     fn tidy(&mut self, bytes_max: usize) -> Vec<BytesMut> {
         let mut freed = Vec::new();
         let filled = bytes_max / BLOCK_BYTES;
@@ -93,7 +93,7 @@ impl Blocks {
             if !self.full[number].try_reclaim(BLOCK_BYTES) {
                 number += 1;
             } else if let Some(block) = self.full.remove(number) {
-                if self.full.len() + self.spare.len() < filled {
+                if self.full.len() + self.spare.len() < filled + 2 {
                     self.spare.push(block);
                 } else {
                     freed.push(block);
@@ -409,9 +409,13 @@ mod tests {
         for number in 0..1_000_i64 {
             let bytes = usize::try_from(number).unwrap() * 7_919 % payload.len();
             cache.add(1, (number, number), b"head", &payload[..bytes]);
-            most = most.max(blocks());
+            assert!(
+                blocks() >= most,
+                "one was given back, to be asked for again"
+            );
+            most = blocks();
         }
-        assert!(most <= 8 + 2, "{most}");
+        assert!(most <= 8 + 3, "{most}");
     }
 
     #[test]
