@@ -23,6 +23,9 @@ use crate::types::{
     ApiError, ErrorCode, LeaderEpoch, NO_TIMESTAMP, Offset, TimestampMs, TimestampType,
 };
 
+/// A consumer that has not asked for so long has gone, or found what it asked for in the file.
+const READERS_STAY_MS: TimestampMs = 60_000;
+
 impl Log {
     /// Assigns offsets and writes. Checks producer state first. Who waits for the disk says so with
     /// [`Log::flush_soon`].
@@ -82,13 +85,14 @@ impl Log {
             file,
             &config,
         );
-        writer.cached = true;
-        self.directory.cache.add(
-            self.files.id,
-            (base_offset, last_offset),
-            &encoded,
-            &batch.payload,
-        );
+        if self.has_readers(now_ms) {
+            writer.cached = true;
+            let offsets = (base_offset, last_offset);
+            let cache = &self.directory.cache;
+            cache.add(self.files.id, offsets, &encoded, &batch.payload);
+        } else {
+            self.forget_cached(&mut writer);
+        }
         drop(writer);
         if tries_room {
             self.directory.has_room();
@@ -101,6 +105,19 @@ impl Log {
             log_start_offset: self.log_start_offset(),
             duplicate: false,
         })
+    }
+
+    /// Whether somebody was at the log's end not long ago: without, a copy in memory serves nobody.
+    fn has_readers(&self, now_ms: TimestampMs) -> bool {
+        let since = now_ms.saturating_sub(self.read_at_end_ms.load(Ordering::Relaxed));
+        since < READERS_STAY_MS
+    }
+
+    /// What is cached would be continued with a gap.
+    pub(super) fn forget_cached(&self, writer: &mut Writer) {
+        if std::mem::take(&mut writer.cached) {
+            self.directory.cache.forget(self.files.id);
+        }
     }
 
     /// `Some` if the batch is there already. Appends nothing.

@@ -30,10 +30,7 @@ impl Log {
                 .directory
                 .take_room(batches.bytes_total() as u64)
                 .map_err(AppendError::Log)?;
-        if std::mem::take(&mut writer.cached) {
-            // What is cached of the time as leader would be continued with a gap.
-            self.directory.cache.forget(self.files.id);
-        }
+        self.forget_cached(&mut writer); // of the time as leader
         let mut rest = &batches.batches[..];
         while let Some(first) = rest.first() {
             let bytes = first.range.len();

@@ -172,6 +172,8 @@ pub struct Log {
     pub(super) truncating: Mutex<()>,
     /// How often the log was cut.
     pub(super) truncations: AtomicU64,
+    /// When a reader was last at the end, by the wall clock.
+    pub(super) read_at_end_ms: AtomicI64,
     /// In the flusher's queue.
     pub(super) dirty: AtomicBool,
     /// The time of a flush by `flush.ms` is set.
@@ -267,6 +269,7 @@ impl Log {
             flushing: Mutex::new(()),
             truncating: Mutex::new(()),
             truncations: AtomicU64::new(0),
+            read_at_end_ms: AtomicI64::new(0),
             dirty: AtomicBool::new(false),
             timed: AtomicBool::new(false),
             deleted: AtomicBool::new(false),

@@ -71,6 +71,7 @@ impl Log {
         self.check_range(offset, end)?;
         let bound = bound.min(end);
         if offset >= bound {
+            self.reader_is_at_the_end();
             return Ok(LogRead::empty());
         }
         if let Some(read) = self.read_cached(offset, bytes_max, bound, at_least_one) {
@@ -79,7 +80,12 @@ impl Log {
         let mut at = offset;
         loop {
             match self.read_segment(at, bytes_max, bound, at_least_one) {
-                Ok(Ok(read)) => return Ok(read),
+                Ok(Ok(read)) => {
+                    if !read.more {
+                        self.reader_is_at_the_end();
+                    }
+                    return Ok(read);
+                }
                 // Compaction left nothing at the end of that segment.
                 Ok(Err(next)) if next < bound && next > at => at = next,
                 // Whatever is taken out of a log, its last batch stays: what was here was lost.
@@ -114,15 +120,23 @@ impl Log {
         }
         let bound = bound.min(end);
         if offset >= bound {
+            self.reader_is_at_the_end();
             return Some(LogRead::empty());
         }
         let cache = &self.directory.cache;
         let run = cache.read(self.files.id, offset, bytes_max, bound, at_least_one)?;
+        self.reader_is_at_the_end();
         Some(LogRead {
             bytes: run.bytes,
             more: run.next_offset < bound,
             slice: LogSlice::Memory(run.pieces),
         })
+    }
+
+    /// A reader keeps up: what is appended from now on is kept in memory for it.
+    pub fn reader_is_at_the_end(&self) {
+        let now_ms = self.directory.clock.wall_ms();
+        self.read_at_end_ms.store(now_ms, Ordering::Relaxed);
     }
 
     fn check_range(&self, offset: Offset, log_end_offset: Offset) -> Result<(), LogError> {

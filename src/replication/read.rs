@@ -131,6 +131,7 @@ impl Partition {
         if at_the_end {
             // For the next fetch: this one may not wait.
             log.flush_soon();
+            log.reader_is_at_the_end();
         }
         let read = if at_the_end || nothing_asked {
             nothing()

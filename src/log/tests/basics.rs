@@ -13,12 +13,14 @@ fn what_is_appended_is_read_from_cache_and_file_alike() {
         .log(&partition(), TOPIC_ID, small_segments())
         .unwrap();
     assert!(!directory.path().join("topic-0").exists());
+    log.reader_is_at_the_end();
     for number in 0..50_u8 {
         let appended = append(&log, batch(1_000, &[&[number; 100], &[number; 50]])).unwrap();
         assert_eq!(appended.base_offset, Offset::from(number) * 2);
         assert_eq!(appended.last_offset, Offset::from(number) * 2 + 1);
     }
     assert!(log.segment_count() > 3);
+    assert!(log.read_cached(0, 1, Offset::MAX, true).is_some());
     let cached = read_all(&log, 0);
     assert_eq!(cached.len(), 50);
     manager.close();
@@ -37,6 +39,33 @@ fn what_is_appended_is_read_from_cache_and_file_alike() {
     }
     append(&log, batch(2_000, &[b"after"])).unwrap();
     assert_eq!(read_all(&log, 0).len(), 51);
+}
+
+#[test]
+fn batches_are_kept_in_memory_for_readers_and_never_with_a_gap() {
+    let directory = tempfile::tempdir().unwrap();
+    let manager = open(directory.path());
+    let log = manager.log(&partition(), TOPIC_ID, Arc::default()).unwrap();
+    let append_at = |now_ms| log.append(batch(1_000, &[b"one"]), 0, now_ms).unwrap();
+    let in_memory = || -> Vec<Offset> {
+        let end = log.log_end_offset();
+        let found = |offset: &Offset| log.read_cached(*offset, 1, end, true).is_some();
+        (0..end).filter(found).collect()
+    };
+    append_at(now());
+    assert!(in_memory().is_empty(), "nobody reads");
+    // A reader that comes to the end, by the file.
+    assert!(!log.read(0, 1_000, Offset::MAX, true).unwrap().more);
+    append_at(now());
+    append_at(now());
+    assert_eq!(in_memory(), [1, 2]);
+    // That was a reader, too. It goes, and another comes.
+    append_at(now() + 60_001);
+    assert!(in_memory().is_empty());
+    log.reader_is_at_the_end();
+    append_at(now());
+    assert_eq!(in_memory(), [4]);
+    assert_eq!(read_all(&log, 0).len(), 5);
 }
 
 #[test]

@@ -390,6 +390,7 @@ fn a_stalled_disk_holds_up_no_other_and_no_reader_of_the_cache() {
     let manager = LogManager::open_on(config, Arc::new(crate::time::SystemClock), disk).unwrap();
     let slow = log(&manager, "t", 0).unwrap();
     let fast = log(&manager, "t", 1).unwrap();
+    slow.reader_is_at_the_end();
     write(&slow, b"cached").unwrap();
     write(&fast, b"first").unwrap();
     slow.flush().unwrap();

@@ -82,6 +82,7 @@ fn what_was_cached_as_leader_is_not_continued_behind_a_gap() {
     let (manager, others) = (open(directory.path()), open(other.path()));
     let log = manager.log(&partition(), TOPIC_ID, Arc::default()).unwrap();
     let leader = others.log(&partition(), TOPIC_ID, Arc::default()).unwrap();
+    log.reader_is_at_the_end();
     append(&log, batch(now(), &[b"a"])).unwrap();
     replicate(&log, &leader, 0);
     leader.append(batch(now(), &[b"b"]), 1, now()).unwrap();
