@@ -255,6 +255,8 @@ impl Log {
             }
             dropped
         };
+        // Before the files go: whoever still looks for them must not take that for damage.
+        dropped.iter().for_each(|segment| segment.abandon());
         self.directory.log_start_moved(&self.partition, to);
         let delay = interval(self.config().file_delete_delay_ms);
         while !dropped.is_empty() {

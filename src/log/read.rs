@@ -86,18 +86,24 @@ impl Log {
                     }
                     return Ok(read);
                 }
-                // Compaction left nothing at the end of that segment.
-                Ok(Err(next)) if next < bound && next > at => at = next,
-                // Whatever is taken out of a log, its last batch stays: what was here was lost.
-                Ok(Err(next)) if next >= end => {
-                    return Err(LogError::Damaged {
-                        first_offset: at,
-                        next_offset: end,
-                    });
-                }
-                Ok(Err(_)) => return Ok(LogRead::empty()),
-                Err(error) => {
+                Ok(Err(next)) => {
                     // Deleted while we looked: then the offset is out of range now.
+                    self.check_usable()?;
+                    self.check_range(offset, end)?;
+                    if next < bound && next > at {
+                        // Compaction left nothing at the end of that segment.
+                        at = next;
+                    } else if next >= end {
+                        // Whatever is taken out of a log, its last batch stays: what was here was lost.
+                        return Err(LogError::Damaged {
+                            first_offset: at,
+                            next_offset: end,
+                        });
+                    } else {
+                        return Ok(LogRead::empty());
+                    }
+                }
+                Err(error) => {
                     self.check_usable()?;
                     self.check_range(offset, end)?;
                     return Err(error);
@@ -366,13 +372,18 @@ impl Log {
         &self,
         f: impl Fn() -> Result<T, LogError>,
     ) -> Result<T, LogError> {
+        // Segments go after the log start has moved, so that tells nothing of them.
+        let first = || {
+            let view = self.view.lock();
+            view.segments.first().map(|first| first.base_offset)
+        };
         loop {
-            let start = self.log_start_offset();
+            let first_before = first();
             let truncations = self.truncations.load(Ordering::Acquire);
             match f() {
                 Err(LogError::Io(error))
                     if error.kind() == io::ErrorKind::NotFound
-                        && (self.log_start_offset() > start
+                        && (first() != first_before
                             || self.truncations.load(Ordering::Acquire) > truncations) => {}
                 result => return result,
             }

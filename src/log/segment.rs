@@ -228,12 +228,12 @@ impl Segment {
         self.abandoned.store(true, Ordering::SeqCst);
     }
 
-    /// An error once the segment was cut off.
+    /// An error once the segment was cut off or deleted.
     pub(super) fn check_abandoned(&self) -> io::Result<()> {
         match self.abandoned.load(Ordering::SeqCst) {
             true => Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "the segment was truncated",
+                "the segment is no longer part of the log",
             )),
             false => Ok(()),
         }
