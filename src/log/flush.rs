@@ -29,7 +29,7 @@ const SYNC_QUEUE_MAX: usize = 4096;
 /// Records that nobody waits for are synced after so long, or with so many bytes of their log. A
 /// thousand partitions written to at `acks=1` would cost a thousand syncs a moment otherwise.
 const UNASKED_FLUSH_AFTER: Duration = Duration::from_secs(5);
-const UNASKED_FLUSH_BYTES: u64 = 4 << 20;
+const UNASKED_FLUSH_BYTES: u64 = 1 << 20;
 /// So many bytes on disk are worth a note of how far a log is there: recovery reads no record below.
 const POINT_BYTES: u64 = 256 << 10;
 /// How soon a sync is tried again for which there was no file descriptor.
