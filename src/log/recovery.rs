@@ -312,13 +312,16 @@ impl Opening<'_> {
         Ok(self.whole(loaded, extent))
     }
 
+    /// Appended offsets have no gaps. Only compaction makes some, and not at the end.
+    fn ends_densely(&self, extent: Extent) -> bool {
+        extent.end == Offset::MAX && !self.compacted
+    }
+
     /// What a walk found, if nothing is wrong with it.
     fn whole(&self, loaded: Loaded, extent: Extent) -> Option<Whole> {
         let end = extent.end;
         let overruns = loaded.last.is_some_and(|last| last.last_offset() >= end);
-        // Appended offsets have no gaps. Only compaction makes some, and not at the end.
-        let dense_end = end == Offset::MAX && !self.compacted;
-        let gap = dense_end && loaded.gap_before_last;
+        let gap = self.ends_densely(extent) && loaded.gap_before_last;
         if loaded.damage.is_some() || overruns || gap {
             return None;
         }
@@ -349,7 +352,7 @@ impl Opening<'_> {
             base_offset: base,
             bytes,
             end_offset: end,
-            dense_end: end == Offset::MAX && !self.compacted,
+            dense_end: self.ends_densely(extent),
         };
         let found = survey(&*file, survey_plan, &mut |_| Ok(()))?;
         let last = found.last.map(|last| last.position);
