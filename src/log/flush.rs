@@ -29,7 +29,11 @@ const SYNC_QUEUE_MAX: usize = 4096;
 /// Records that nobody waits for are synced after so long, or with so many bytes of their log. A
 /// thousand partitions written to at `acks=1` would cost a thousand syncs a moment otherwise.
 const UNASKED_FLUSH_AFTER: Duration = Duration::from_secs(5);
-const UNASKED_FLUSH_BYTES: u64 = 1 << 20;
+const UNASKED_FLUSH_BYTES: u64 = 4 << 20;
+/// The same while others of the directory wait for the disk: they wait for this as well.
+const UNASKED_FLUSH_BYTES_BESIDE: u64 = 1 << 20;
+/// Others wait if somebody has asked for a flush within so long.
+const BESIDE: Duration = Duration::from_secs(1);
 /// So many bytes on disk are worth a note of how far a log is there: recovery reads no record below.
 const POINT_BYTES: u64 = 256 << 10;
 /// How soon a sync is tried again for which there was no file descriptor.
@@ -244,7 +248,10 @@ impl Log {
         self.directory.life_sign.give(self.directory.clock.now());
         let waits_for_disk = config.flush_messages <= 1;
         let much = if waits_for_disk {
-            self.sync.lock().bytes >= UNASKED_FLUSH_BYTES
+            let bytes = self.sync.lock().bytes;
+            bytes >= UNASKED_FLUSH_BYTES
+                || bytes >= UNASKED_FLUSH_BYTES_BESIDE
+                    && (self.directory.flush_queue).was_asked(self.directory.clock.now(), BESIDE)
         } else {
             self.log_end_offset() - self.flushed_offset() >= config.flush_messages
         };
@@ -290,7 +297,8 @@ impl Log {
         if !self.dirty.swap(true, Ordering::AcqRel)
             && let Some(log) = self.me.upgrade()
         {
-            self.directory.flush_queue.mark(log);
+            let now = self.directory.clock.now();
+            self.directory.flush_queue.mark(log, now);
         }
     }
 
@@ -341,6 +349,8 @@ pub(super) struct FlushQueue {
 struct QueueState {
     /// Logs that somebody waits for.
     dirty: Vec<Arc<Log>>,
+    /// When the last of them came.
+    asked: Option<Instant>,
     background: Vec<Arc<Log>>,
     /// Logs with `flush.ms`, by the time at which they are due; each once.
     later: BTreeMap<(Instant, u64), Weak<Log>>,
@@ -362,10 +372,17 @@ impl FlushQueue {
         }
     }
 
-    fn mark(&self, log: Arc<Log>) {
+    fn mark(&self, log: Arc<Log>, now: Instant) {
         let mut state = self.state.lock();
         state.dirty.push(log);
+        state.asked = Some(now);
         self.wake(state.waiting);
+    }
+
+    /// True if somebody has waited for a flush within `period`.
+    fn was_asked(&self, now: Instant, period: Duration) -> bool {
+        let asked = self.state.lock().asked;
+        asked.is_some_and(|asked| now.saturating_duration_since(asked) < period)
     }
 
     fn mark_background(&self, log: Arc<Log>) {

@@ -47,7 +47,16 @@ fn logs(
     directory: &std::path::Path,
     config: TopicConfig,
 ) -> (Arc<Heard>, Vec<Arc<Log>>) {
-    let manager = open(directory);
+    logs_at(count, directory, config, Arc::new(SystemClock))
+}
+
+fn logs_at(
+    count: i32,
+    directory: &std::path::Path,
+    config: TopicConfig,
+    clock: Arc<dyn Clock>,
+) -> (Arc<Heard>, Vec<Arc<Log>>) {
+    let manager = LogManager::open(manager_config(directory), clock).unwrap();
     let heard = Arc::new(Heard::default());
     manager.set_flush_listener(Arc::<Heard>::clone(&heard));
     let config = Arc::new(config);
@@ -84,17 +93,46 @@ fn appends_are_flushed_and_heard_of_for_few_and_many_logs() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_flushed_when_it_is_much() {
+fn what_nobody_waits_for_is_flushed_when_it_is_much_or_in_small_pieces_beside_those_who_wait() {
     let directory = tempfile::tempdir().unwrap();
-    let (heard, logs) = logs(1, directory.path(), TopicConfig::default());
+    // It stands: nothing is flushed for its age.
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    let (heard, logs) = logs_at(
+        2,
+        directory.path(),
+        TopicConfig::default(),
+        Arc::<ManualClock>::clone(&clock),
+    );
+    let [unasked, asked] = &logs[..] else {
+        panic!("two logs");
+    };
     let value = vec![7; 512 << 10];
-    append(&logs[0], batch(1_000, &[&value])).unwrap();
-    std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(logs[0].flushed_offset(), 0);
-    for _ in 0..8 {
-        append(&logs[0], batch(1_000, &[&value])).unwrap();
-    }
-    heard.wait_for(&partition(), 8);
+    let append_half_mebibytes = |count| {
+        for _ in 0..count {
+            append(unasked, batch(1_000, &[&value])).unwrap();
+        }
+    };
+    let expect_no_flush_past = |offset| {
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(unasked.flushed_offset(), offset);
+    };
+
+    append_half_mebibytes(7);
+    expect_no_flush_past(0);
+    append_half_mebibytes(1);
+    heard.wait_for(unasked.topic_partition(), 8);
+
+    append(asked, batch(1_000, &[b"value"])).unwrap();
+    asked.flush_soon();
+    heard.wait_for(asked.topic_partition(), 1);
+    append_half_mebibytes(1);
+    expect_no_flush_past(8);
+    append_half_mebibytes(1);
+    heard.wait_for(unasked.topic_partition(), 10);
+
+    clock.advance(Duration::from_secs(1));
+    append_half_mebibytes(7);
+    expect_no_flush_past(10);
 }
 
 #[test]
