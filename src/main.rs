@@ -10,6 +10,8 @@ use ottla::config::BrokerConfig;
 use ottla::telemetry::logging;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// One that waits for a disk leaves the other (`log::Callers`).
+const WORKER_THREADS_MIN: usize = 2;
 /// More would only add stacks: the work is in the kernel and on the log directories' threads.
 const WORKER_THREADS_MAX: usize = 8;
 #[cfg(target_env = "gnu")]
@@ -146,7 +148,7 @@ fn run(start: Start<'_>) -> anyhow::Result<()> {
     let node_id = loaded.config.node_id.0;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores.min(WORKER_THREADS_MAX))
+        .worker_threads(cores.clamp(WORKER_THREADS_MIN, WORKER_THREADS_MAX))
         .thread_name("ottla")
         .enable_all()
         .build()

@@ -27,7 +27,7 @@ use crate::config::{BrokerConfig, Listener, LoadedConfig, is_of_the_quorum, near
 use crate::controller::{Admin, Controller, SessionHandle};
 use crate::coordinator::GroupCoordinator;
 use crate::handlers::Context;
-use crate::log::{LogManager, LogManagerConfig};
+use crate::log::{Callers, LogManager, LogManagerConfig};
 use crate::metadata::{Image, MetadataCache, Resolver, Watcher};
 use crate::net::{
     BoundListener, Budgets, ConnectionLimits, FrameBuffers, MemoryBudget, NetConfig, RequestSlots,
@@ -123,6 +123,7 @@ impl Broker {
         ));
         session.handle().lease().keep(Arc::clone(replicas.lease()));
         logs.set_flush_listener(replicas.flush_listener());
+        append_on_runtime_threads(&logs, &clock).context("start to watch appends")?;
         metadata.add_listener(Arc::clone(&replicas) as _);
         let (background, stopping) = (TaskTracker::new(), CancellationToken::new());
         let images = Arc::clone(&metadata);
@@ -507,6 +508,18 @@ fn log_config(config: &BrokerConfig, cluster_id: &str) -> LogManagerConfig {
 }
 
 /// `queued.max.request.bytes`, or a part of the machine's memory.
+/// Threads of the runtime may append as long as there is another one that looks after what they leave.
+fn append_on_runtime_threads(logs: &LogManager, clock: &Arc<dyn Clock>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Handle::current();
+    if runtime.metrics().num_workers() < 2 {
+        return Ok(());
+    }
+    let send_stand_in = move || drop(runtime.spawn(std::future::ready(())));
+    let callers = Callers::new(Arc::clone(clock), send_stand_in)?;
+    logs.use_callers(&Arc::new(callers));
+    Ok(())
+}
+
 fn request_memory(config: &BrokerConfig) -> usize {
     if let Ok(bytes @ 1..) = usize::try_from(config.queued_max_request_bytes) {
         return bytes;

@@ -107,6 +107,12 @@ impl Log {
         })
     }
 
+    /// True if an append finds all that it needs in memory and opened, and its turn free: it takes a millisecond
+    /// at most while the disk answers at once.
+    pub fn appends_briefly(&self) -> bool {
+        self.writer.try_lock().is_some_and(|writer| writer.appended)
+    }
+
     /// Whether somebody was at the log's end not long ago: without, a copy in memory serves nobody.
     fn has_readers(&self, now_ms: TimestampMs) -> bool {
         let since = now_ms.saturating_sub(self.read_at_end_ms.load(Ordering::Relaxed));

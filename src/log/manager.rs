@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
+use super::callers::Callers;
 use super::claim::{self, ClaimedDirectory};
 use super::closing::close_directory;
 use super::directory::{Directory, Shared, Slot};
@@ -508,6 +509,13 @@ impl LogManager {
             directory.tasks.set(task, interval(delay_ms));
         }
         Ok(())
+    }
+
+    /// Short jobs may run on the threads of their callers from now on.
+    pub fn use_callers(&self, callers: &Arc<Callers>) {
+        for directory in &self.directories {
+            directory.executor.use_callers(Arc::clone(callers));
+        }
     }
 
     /// The executor of the directory where the partition lives or would be made.

@@ -11,6 +11,7 @@
 
 mod append;
 mod append_replica;
+mod callers;
 mod checked;
 mod checkpoint;
 mod claim;
@@ -52,6 +53,7 @@ mod tasks;
 mod truncate;
 mod walk;
 
+pub use callers::Callers;
 pub use claim::ClaimedDirectory;
 pub use disk::{DirectoryEntry, Disk, DiskFile, DiskLock, OpenMode, RealDisk};
 pub use executor::{Executor, InlineExecutor, Job, ThreadPool};

@@ -93,7 +93,7 @@ impl Partition {
         records: Bytes,
         options: AppendOptions,
     ) -> BoxFuture<'static, Result<Appended, AppendFailure>> {
-        Box::pin(self.enqueue(records, options, Until::Appended))
+        Box::pin(self.enqueue(records, options, Until::Appended, false))
     }
 
     /// Like [`Self::append`], but resolves when the batch is acknowledged as `options.acks` demands:
@@ -103,14 +103,16 @@ impl Partition {
             Acks::None | Acks::Leader => Until::Appended,
             Acks::All => Until::Committed,
         };
-        self.enqueue(records, options, until)
+        self.enqueue(records, options, until, true)
     }
 
+    /// `here`: the caller's thread may be the one that writes.
     fn enqueue(
         self: &Arc<Self>,
         records: Bytes,
         options: AppendOptions,
         until: Until,
+        here: bool,
     ) -> PendingAppend {
         self.metrics.total_produce_requests.inc();
         let bytes = records.len();
@@ -121,9 +123,10 @@ impl Partition {
                 return PendingAppend::failed(failure);
             }
         };
+        let here = here && matches!(candidate, Candidate::Valid(_));
         let (reply, answer) = oneshot::channel();
         let ticket = self.shared.ticket();
-        self.on_lane(move |partition| {
+        let work = move |partition: &Arc<Self>| {
             let appended = partition
                 .open_here()
                 .map_err(AppendFailure::from)
@@ -140,7 +143,11 @@ impl Partition {
                     drop(reply.send(outcome));
                 }
             }
-        });
+        };
+        match here {
+            true => self.append_on_lane(bytes, work),
+            false => self.on_lane(work),
+        }
         PendingAppend {
             state: Pending::Waiting {
                 answer,

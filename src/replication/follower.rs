@@ -62,7 +62,7 @@ impl Partition {
         leader_epoch: LeaderEpoch,
         fetched: Fetched,
     ) -> Located {
-        let appended = self.on_log(move |open| {
+        let appended = self.append_on_log(fetched.records.len(), move |open| {
             open.check_following(leader_epoch)?;
             let flushed = open.append_fetched(leader_epoch, &fetched)?;
             open.partition.hear_high_watermark(fetched.high_watermark);

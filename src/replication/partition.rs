@@ -21,6 +21,9 @@ use crate::metadata;
 use crate::telemetry::{LogSample, TopicMetrics};
 use crate::types::{BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
 
+/// Larger appends are no brief ones: a thread of the runtime has others to serve.
+const BRIEF_APPEND_BYTES_MAX: usize = 2 << 20;
+
 /// `high_watermark <= log end`; it only grows.
 #[derive(Debug)]
 pub(super) struct State {
@@ -248,6 +251,22 @@ impl Partition {
         self.executor().offer(lane(&self.topic_partition), job);
     }
 
+    /// The same for an append of so many bytes, which may be done before this returns.
+    pub(super) fn append_on_lane(
+        self: &Arc<Self>,
+        bytes: usize,
+        work: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) {
+        let briefly = |log: &Arc<Log>| log.appends_briefly();
+        if bytes > BRIEF_APPEND_BYTES_MAX || !self.log.get().is_some_and(briefly) {
+            return self.on_lane(work);
+        }
+        let partition = Arc::clone(self);
+        let job = Box::new(move || work(&partition));
+        self.executor()
+            .offer_short(lane(&self.topic_partition), job);
+    }
+
     /// The same for what must be done.
     pub(super) fn surely_on_lane(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let partition = Arc::clone(self);
@@ -264,18 +283,42 @@ impl Partition {
     pub(super) fn on_log<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&OpenPartition<'_>) -> Result<T, ErrorCode> + Send + 'static,
-    ) -> BoxFuture<'static, Result<T, ErrorCode>> {
-        let (reply, answer) = oneshot::channel();
-        self.on_lane(move |partition| {
-            let result = partition
-                .open_here()
-                .and_then(|log| work(&OpenPartition { partition, log }));
-            // Nobody listens any more: the connection is gone.
-            let _ = reply.send(result);
-        });
-        // A lane that drops a job without running it has a disk that stalls.
-        Box::pin(async move { answer.await.unwrap_or(Err(ErrorCode::KafkaStorageError)) })
+    ) -> Answer<T> {
+        let (work, answer) = answering(work);
+        self.on_lane(work);
+        answer
     }
+
+    /// The same for an append of so many bytes.
+    pub(super) fn append_on_log<T: Send + 'static>(
+        self: &Arc<Self>,
+        bytes: usize,
+        work: impl FnOnce(&OpenPartition<'_>) -> Result<T, ErrorCode> + Send + 'static,
+    ) -> Answer<T> {
+        let (work, answer) = answering(work);
+        self.append_on_lane(bytes, work);
+        answer
+    }
+}
+
+/// Of a job on the lane.
+type Answer<T> = BoxFuture<'static, Result<T, ErrorCode>>;
+
+/// What is to run on the lane, and its answer.
+fn answering<T: Send + 'static>(
+    work: impl FnOnce(&OpenPartition<'_>) -> Result<T, ErrorCode> + Send + 'static,
+) -> (impl FnOnce(&Arc<Partition>) + Send + 'static, Answer<T>) {
+    let (reply, answer) = oneshot::channel();
+    let work = move |partition: &Arc<Partition>| {
+        let result = partition
+            .open_here()
+            .and_then(|log| work(&OpenPartition { partition, log }));
+        // Nobody listens any more: the connection is gone.
+        let _ = reply.send(result);
+    };
+    // A lane that drops a job without running it has a disk that stalls.
+    let answer = async move { answer.await.unwrap_or(Err(ErrorCode::KafkaStorageError)) };
+    (work, Box::pin(answer))
 }
 
 /// A partition whose log is open, on its lane.
