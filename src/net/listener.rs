@@ -128,7 +128,7 @@ impl BoundListener {
                     continue;
                 }
             };
-            if let Err(error) = prepare(&socket) {
+            if let Err(error) = prepare(&socket, address) {
                 tracing::debug!(peer = %address, %error, "connection lost");
                 continue;
             }
@@ -154,7 +154,12 @@ impl BoundListener {
     }
 }
 
-fn prepare(socket: &TcpStream) -> io::Result<()> {
+fn prepare(socket: &TcpStream, peer: SocketAddr) -> io::Result<()> {
+    if peer.ip().to_canonical().is_loopback() {
+        // Where the system's choice is BBR it paces what it sends, with a timer for every piece: there is no
+        // link here that would need it. Reno is part of every Linux; elsewhere the choice stays.
+        let _ = rustix::net::sockopt::set_tcp_congestion(socket, "reno");
+    }
     socket.set_nodelay(true)
 }
 
@@ -165,4 +170,31 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         error.kind(),
         ConnectionAborted | ConnectionRefused | ConnectionReset
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt::tcp_congestion;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_loopback_is_spared_what_links_need() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for (peer, spared) in [
+            ("127.0.0.1:1000", true),
+            ("[::1]:1000", true),
+            ("[::ffff:127.0.0.1]:1000", true),
+            ("10.0.0.1:1000", false),
+            ("[2001:db8::1]:1000", false),
+        ] {
+            let address = listener.local_addr().unwrap();
+            let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+            let system = tcp_congestion(client.unwrap()).unwrap();
+            let (socket, _) = accepted.unwrap();
+            prepare(&socket, peer.parse().unwrap()).unwrap();
+            let expected = if spared { "reno" } else { system.as_str() };
+            assert_eq!(tcp_congestion(&socket).unwrap(), expected, "{peer}");
+        }
+    }
 }
