@@ -507,7 +507,6 @@ fn log_config(config: &BrokerConfig, cluster_id: &str) -> LogManagerConfig {
     }
 }
 
-/// `queued.max.request.bytes`, or a part of the machine's memory.
 /// Threads of the runtime may append as long as there is another one that looks after what they leave.
 fn append_on_runtime_threads(logs: &LogManager, clock: &Arc<dyn Clock>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Handle::current();
@@ -520,6 +519,7 @@ fn append_on_runtime_threads(logs: &LogManager, clock: &Arc<dyn Clock>) -> std::
     Ok(())
 }
 
+/// `queued.max.request.bytes`, or a part of the machine's memory.
 fn request_memory(config: &BrokerConfig) -> usize {
     if let Ok(bytes @ 1..) = usize::try_from(config.queued_max_request_bytes) {
         return bytes;

@@ -16,7 +16,7 @@ use super::role::{Health, Leading};
 use super::shared::Shared;
 use super::waiters::Waiters;
 use crate::config::TopicConfig;
-use crate::log::{Executor, Log, LogError};
+use crate::log::{Executor, Job, Log, LogError};
 use crate::metadata;
 use crate::telemetry::{LogSample, TopicMetrics};
 use crate::types::{BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
@@ -246,9 +246,8 @@ impl Partition {
     /// Runs `work` on the partition's lane, behind everything that was asked for before. It is dropped
     /// where the directory's disk has stalled and too much waits for it already.
     pub(super) fn on_lane(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
-        let partition = Arc::clone(self);
-        let job = Box::new(move || work(&partition));
-        self.executor().offer(lane(&self.topic_partition), job);
+        let lane = lane(&self.topic_partition);
+        self.executor().offer(lane, self.job(work));
     }
 
     /// The same for an append of so many bytes, which may be done before this returns.
@@ -261,17 +260,19 @@ impl Partition {
         if bytes > BRIEF_APPEND_BYTES_MAX || !self.log.get().is_some_and(briefly) {
             return self.on_lane(work);
         }
-        let partition = Arc::clone(self);
-        let job = Box::new(move || work(&partition));
-        self.executor()
-            .offer_short(lane(&self.topic_partition), job);
+        let lane = lane(&self.topic_partition);
+        self.executor().offer_short(lane, self.job(work));
     }
 
     /// The same for what must be done.
     pub(super) fn surely_on_lane(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let lane = lane(&self.topic_partition);
+        self.executor().submit(lane, self.job(work));
+    }
+
+    fn job(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> Job {
         let partition = Arc::clone(self);
-        let job = Box::new(move || work(&partition));
-        self.executor().submit(lane(&self.topic_partition), job);
+        Box::new(move || work(&partition))
     }
 
     fn executor(&self) -> &Arc<dyn Executor> {
