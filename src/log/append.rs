@@ -13,9 +13,11 @@ use super::index;
 use super::log::{AppendError, Appended, Log, LogError, Writer, is_full};
 use super::names::{self, FileKind};
 use super::producer_state::SequenceCheck;
+use super::read::SENT_FROM_FILE_BYTES_MIN;
 use super::retention::{roll_jitter, segment_age_max};
 use super::segment::Segment;
 use super::segment_index::PENDING_MAX;
+use super::tail_cache::{Place, WrittenBatch};
 use super::walk::Located;
 use crate::config::TopicConfig;
 use crate::record::{BATCH_HEADER_BYTES, BatchHeader, ValidBatch};
@@ -78,6 +80,7 @@ impl Log {
         let position = segment.bytes();
         let encoded = header.encode();
         let file = self.write(&segment, position, &encoded, &batch.payload)?;
+        let with_copy = bytes < SENT_FROM_FILE_BYTES_MIN || file.as_file().is_none();
         self.publish(
             &mut writer,
             &segment,
@@ -87,9 +90,18 @@ impl Log {
         );
         if self.has_readers(now_ms) {
             writer.cached = true;
-            let offsets = (base_offset, last_offset);
+            let written = WrittenBatch {
+                base_offset,
+                last_offset,
+                place: Place {
+                    segment: segment.base_offset,
+                    position,
+                },
+                head: &encoded,
+                payload: &batch.payload,
+            };
             let cache = &self.directory.cache;
-            cache.add(self.files.id, offsets, &encoded, &batch.payload);
+            cache.add(self.files.id, &written, with_copy);
         } else {
             self.forget_cached(&mut writer);
         }

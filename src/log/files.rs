@@ -93,6 +93,11 @@ impl FilePool {
         Ok(file)
     }
 
+    /// The file, if it is open.
+    pub(crate) fn opened(&self, key: &FileKey) -> Option<Arc<dyn DiskFile>> {
+        self.slots.lock().get(key)
+    }
+
     /// Keeps a file open beyond the pool's budget. `None` where that is done for many already: it is
     /// opened again when it is synced.
     pub(crate) fn hold(&self, file: Arc<dyn DiskFile>) -> Option<HeldFile> {

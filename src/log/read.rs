@@ -1,6 +1,7 @@
 //! Reading from a log: whole batches from the cache or the file, and offsets by time.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,11 +11,16 @@ use bytes::Bytes;
 
 use super::disk::DiskFile;
 use super::log::{FileRange, Log, LogError, LogRead, LogSlice, TimestampOffset};
+use super::names::FileKind;
 use super::segment::{Run, RunLimits, Segment};
+use super::tail_cache::CachedRun;
 use super::walk::{Located, WalkError, read_payload};
 use crate::record::{decompressed_bytes_max, scan};
 use crate::types::{NO_TIMESTAMP, Offset, TimestampMs};
 
+/// So much is sent from the file even where it is in memory: from here on the kernel's own copy of it costs less
+/// than one more of ours, twice.
+pub(super) const SENT_FROM_FILE_BYTES_MIN: usize = 32 << 10;
 /// A segment is looked at as a whole once; a file that somebody else writes to may be looked at again.
 const RUN_ATTEMPTS: usize = 4;
 
@@ -120,6 +126,7 @@ impl Log {
         bound: Offset,
         at_least_one: bool,
     ) -> Option<LogRead> {
+        let truncations = self.truncations.load(Ordering::Acquire);
         let end = self.log_end_offset();
         if offset < self.log_start_offset() || offset > end || self.check_usable().is_err() {
             return None; // the blocking read says why
@@ -131,11 +138,40 @@ impl Log {
         }
         let cache = &self.directory.cache;
         let run = cache.read(self.files.id, offset, bytes_max, bound, at_least_one)?;
+        let (bytes, next_offset) = (run.bytes, run.next_offset);
+        let slice = self.slice_of_cached(run)?;
+        if self.truncations.load(Ordering::Acquire) != truncations {
+            return None; // the place may be one in a file that is no more, and the file the next one
+        }
         self.reader_is_at_the_end();
         Some(LogRead {
-            bytes: run.bytes,
-            more: run.next_offset < bound,
-            slice: LogSlice::Memory(run.pieces),
+            bytes,
+            more: next_offset < bound,
+            slice,
+        })
+    }
+
+    /// `None` if it must be read from a file that is not open, or that did not read what was to be sent.
+    fn slice_of_cached(&self, run: CachedRun) -> Option<LogSlice> {
+        if run.bytes >= SENT_FROM_FILE_BYTES_MIN || run.pieces.is_none() {
+            let file = self.files.opened(run.place.segment, FileKind::Log);
+            let real = file.as_ref().and_then(|file| file.as_file());
+            let sent = real.and_then(|file| self.range(file, run.place.position, run.bytes as u64));
+            if let Some(range) = sent {
+                return Some(LogSlice::File(range));
+            }
+        }
+        run.pieces.map(LogSlice::Memory)
+    }
+
+    /// A piece of the real file, as long as it reads.
+    fn range(&self, file: &Arc<File>, position: u64, bytes: u64) -> Option<FileRange> {
+        let unreadable = &self.files.findings.unreadable;
+        (!unreadable.load(Ordering::Acquire)).then(|| FileRange {
+            file: Arc::clone(file),
+            position,
+            bytes,
+            unreadable: Arc::clone(unreadable),
         })
     }
 
@@ -273,17 +309,8 @@ impl Log {
         if run.bytes == 0 {
             return Ok((LogSlice::Memory(Vec::new()), run));
         }
-        let unreadable = &self.files.findings.unreadable;
-        let real = file
-            .as_file()
-            .filter(|_| !unreadable.load(Ordering::Acquire));
-        if let Some(file) = real {
-            let range = FileRange {
-                file: Arc::clone(file),
-                position: run.position,
-                bytes: run.bytes,
-                unreadable: Arc::clone(unreadable),
-            };
+        let real = file.as_file();
+        if let Some(range) = real.and_then(|file| self.range(file, run.position, run.bytes)) {
             return Ok((LogSlice::File(range), run));
         }
         let one = Run {

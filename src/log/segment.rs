@@ -69,6 +69,11 @@ impl LogFiles {
             .open(key, mode, || self.path_of(base_offset, kind))
     }
 
+    /// The file, if it is open: does not block.
+    pub(crate) fn opened(&self, base_offset: Offset, kind: FileKind) -> Option<Arc<dyn DiskFile>> {
+        self.pool.opened(&self.key(base_offset, kind))
+    }
+
     fn key(&self, base_offset: Offset, kind: FileKind) -> FileKey {
         FileKey {
             log: self.id,

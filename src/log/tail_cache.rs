@@ -1,4 +1,4 @@
-//! The newest batches of all partitions, in memory, under one budget.
+//! The newest batches of all partitions, under one budget: where they lie, and the small ones themselves.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,6 +9,8 @@ use crate::types::Offset;
 
 /// Bookkeeping of one cached batch, roughly.
 const ENTRY_BYTES: usize = 160;
+/// Of a batch that is not copied this part counts: what is known here is new, and in the page cache.
+const PLACE_DIVISOR: usize = 16;
 /// Batches are copied, one behind the other, into blocks of this size. They leave in the order in which
 /// they came, and so do the blocks, to be filled again. The frames that they came in are filled again at
 /// once, while they are in the processor's cache: that saves what the copy costs, whereas frames that
@@ -18,12 +20,36 @@ const BLOCK_BYTES: usize = 512 << 10;
 /// where there are more than the batches of the cache fill.
 const BLOCKS_ASKED: usize = 4;
 
+/// Where a batch begins on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Base offset of its segment.
+    pub segment: Offset,
+    pub position: u64,
+}
+
+/// A batch that was written behind the last one of its log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WrittenBatch<'a> {
+    pub base_offset: Offset,
+    pub last_offset: Offset,
+    pub place: Place,
+    pub head: &'a [u8],
+    pub payload: &'a [u8],
+}
+
 /// One batch as it is on disk.
 #[derive(Debug, Clone)]
 struct CachedBatch {
     base_offset: Offset,
     last_offset: Offset,
+    place: Place,
     bytes: usize,
+    copy: Option<Copied>,
+}
+
+#[derive(Debug, Clone)]
+struct Copied {
     first: Bytes,
     /// What lies in the next blocks.
     rest: Vec<Bytes>,
@@ -32,16 +58,23 @@ struct CachedBatch {
 impl CachedBatch {
     /// What it takes of the budget.
     fn cost(&self) -> usize {
-        self.bytes + ENTRY_BYTES
+        cost(self.bytes, self.copy.is_some())
     }
 }
 
-/// What a read from the cache found.
+fn cost(bytes: usize, with_copy: bool) -> usize {
+    let divisor = if with_copy { 1 } else { PLACE_DIVISOR };
+    ENTRY_BYTES + bytes / divisor
+}
+
+/// What a read from the cache found: batches of one segment, one behind the other.
 #[derive(Debug)]
 pub(crate) struct CachedRun {
-    pub pieces: Vec<Bytes>,
+    pub place: Place,
     pub bytes: usize,
     pub next_offset: Offset,
+    /// `None` where a batch was not copied.
+    pub pieces: Option<Vec<Bytes>>,
 }
 
 /// First in, first out over all partitions: the tail of each that is still here has no gap.
@@ -130,30 +163,30 @@ impl TailCache {
         }
     }
 
-    /// Adds a batch as it was written behind the last one of its log.
-    pub(crate) fn add(
-        &self,
-        log: u64,
-        (base_offset, last_offset): (Offset, Offset),
-        head: &[u8],
-        payload: &[u8],
-    ) {
-        let mut batch = CachedBatch {
-            base_offset,
-            last_offset,
-            bytes: head.len() + payload.len(),
-            first: Bytes::new(),
-            rest: Vec::new(),
-        };
-        if !self.make_room(log, batch.cost()) {
+    /// Adds a batch, or only where it lies.
+    pub(crate) fn add(&self, log: u64, written: &WrittenBatch<'_>, with_copy: bool) {
+        let bytes = written.head.len() + written.payload.len();
+        if !self.make_room(log, cost(bytes, with_copy)) {
             return;
         }
-        let mut parts = [head, payload];
-        batch.first = self.copy(&mut parts);
-        while parts.iter().any(|part| !part.is_empty()) {
-            batch.rest.push(self.copy(&mut parts));
-        }
+        let batch = CachedBatch {
+            base_offset: written.base_offset,
+            last_offset: written.last_offset,
+            place: written.place,
+            bytes,
+            copy: with_copy.then(|| self.copy_of(written)),
+        };
         self.push(log, batch);
+    }
+
+    fn copy_of(&self, written: &WrittenBatch<'_>) -> Copied {
+        let mut parts = [written.head, written.payload];
+        let first = self.copy(&mut parts);
+        let mut rest = Vec::new();
+        while parts.iter().any(|part| !part.is_empty()) {
+            rest.push(self.copy(&mut parts));
+        }
+        Copied { first, rest }
     }
 
     /// Copies as much as one block takes, and takes it off the parts.
@@ -207,7 +240,8 @@ impl TailCache {
         tail.batches.push_back((batch, total));
     }
 
-    /// Whole batches from the one that holds `offset`; `None` if that one is not here.
+    /// Whole batches from the one that holds `offset`, to the end of its segment; `None` if that one is not
+    /// here.
     pub(crate) fn read(
         &self,
         log: u64,
@@ -218,19 +252,26 @@ impl TailCache {
     ) -> Option<CachedRun> {
         let state = self.state.lock();
         let tail = state.logs.get(&log)?;
-        let first = tail.position(offset)?;
+        let mut batches = tail.batches.range(tail.position(offset)?..).peekable();
         let mut run = CachedRun {
-            pieces: Vec::new(),
+            place: batches.peek()?.0.place,
             bytes: 0,
             next_offset: offset,
+            pieces: Some(Vec::new()),
         };
-        for (batch, _) in tail.batches.iter().skip(first) {
+        for (batch, _) in batches {
             let fits = run.bytes + batch.bytes <= bytes_max || (at_least_one && run.bytes == 0);
-            if batch.last_offset >= bound || !fits {
+            let elsewhere = batch.place.segment != run.place.segment;
+            if batch.last_offset >= bound || !fits || elsewhere {
                 break;
             }
-            run.pieces.push(batch.first.clone());
-            run.pieces.extend(batch.rest.iter().cloned());
+            match (&mut run.pieces, &batch.copy) {
+                (Some(pieces), Some(copy)) => {
+                    pieces.push(copy.first.clone());
+                    pieces.extend(copy.rest.iter().cloned());
+                }
+                (pieces, _) => *pieces = None,
+            }
             run.bytes += batch.bytes;
             run.next_offset = batch.last_offset + 1;
         }
@@ -312,7 +353,27 @@ mod tests {
     /// Adds a batch of so many records and bytes.
     fn add(cache: &TailCache, log: u64, base_offset: Offset, count: i64, bytes: usize) {
         let offsets = (base_offset, base_offset + count - 1);
-        cache.add(log, offsets, &[1; 61], &vec![2; bytes - 61]);
+        put(cache, log, offsets, &[1; 61], &vec![2; bytes - 61]);
+    }
+
+    fn put(cache: &TailCache, log: u64, offsets: (Offset, Offset), head: &[u8], payload: &[u8]) {
+        let (base_offset, last_offset) = offsets;
+        let place = Place {
+            segment: 0,
+            position: 0,
+        };
+        let written = WrittenBatch {
+            base_offset,
+            last_offset,
+            place,
+            head,
+            payload,
+        };
+        cache.add(log, &written, true);
+    }
+
+    fn pieces(run: &CachedRun) -> &[Bytes] {
+        run.pieces.as_deref().unwrap()
     }
 
     #[test]
@@ -337,22 +398,64 @@ mod tests {
     }
 
     #[test]
+    fn of_a_batch_that_is_not_copied_the_place_is_known() {
+        let cache = TailCache::new(125_600);
+        let payload = [0; 1_000_000];
+        let mut written = WrittenBatch {
+            base_offset: 0,
+            last_offset: 9,
+            place: Place {
+                segment: 0,
+                position: 0,
+            },
+            head: b"head",
+            payload: &payload,
+        };
+        cache.add(1, &written, false);
+        (written.base_offset, written.last_offset) = (10, 19);
+        written.place.position = 1_000_004;
+        cache.add(1, &written, false);
+        (written.base_offset, written.last_offset) = (20, 20);
+        written.place = Place {
+            segment: 20,
+            position: 0,
+        };
+        written.payload = b"a";
+        cache.add(1, &written, true);
+        let run = cache.read(1, 15, 1 << 30, 99, true).unwrap();
+        assert_eq!((run.place.segment, run.place.position), (0, 1_000_004));
+        assert_eq!(
+            (run.bytes, run.next_offset, run.pieces),
+            (1_000_004, 20, None)
+        );
+        let run = cache.read(1, 20, 1 << 30, 99, true).unwrap();
+        assert_eq!(
+            (run.place.segment, pieces(&run)),
+            (20, &[Bytes::from("heada")][..])
+        );
+        assert_eq!(cache.bytes_between(1, 0, 21), Some(2_000_013));
+        cache.add(2, &written, true);
+        cache.add(2, &written, true);
+        assert!(cache.read(1, 0, 1, 99, true).is_none(), "there is no room");
+    }
+
+    #[test]
     fn batches_share_blocks_and_lie_in_as_many_as_they_need() {
         let cache = TailCache::new(4 * BLOCK_BYTES);
         let payload: Vec<u8> = (0..2 * BLOCK_BYTES).map(|at| (at / 7) as u8).collect();
-        cache.add(1, (0, 0), b"head", b"a");
-        cache.add(1, (1, 1), b"head", b"b");
-        cache.add(1, (2, 2), b"head", &payload);
-        cache.add(1, (3, 3), b"head", b"c");
+        put(&cache, 1, (0, 0), b"head", b"a");
+        put(&cache, 1, (1, 1), b"head", b"b");
+        put(&cache, 1, (2, 2), b"head", &payload);
+        put(&cache, 1, (3, 3), b"head", b"c");
         let run = cache.read(1, 0, 1 << 30, 9, true).unwrap();
-        assert_eq!(run.pieces[..2], [&b"heada"[..], b"headb"]);
+        assert_eq!(pieces(&run)[..2], [&b"heada"[..], b"headb"]);
         assert_eq!(
-            run.pieces[1].as_ptr(),
-            run.pieces[0].as_ptr().wrapping_add(5)
+            pieces(&run)[1].as_ptr(),
+            pieces(&run)[0].as_ptr().wrapping_add(5)
         );
-        let lengths: Vec<usize> = run.pieces[2..].iter().map(Bytes::len).collect();
+        let lengths: Vec<usize> = pieces(&run)[2..].iter().map(Bytes::len).collect();
         assert_eq!(lengths, [BLOCK_BYTES - 10, BLOCK_BYTES, 14, 5]);
-        let all = run.pieces[2..].concat();
+        let all = pieces(&run)[2..].concat();
         assert_eq!(all, [b"head", &payload[..], b"headc"].concat());
         assert_eq!(run.bytes, all.len() + 10);
         let large = cache.read(1, 2, 1, 9, true).unwrap();
@@ -362,10 +465,10 @@ mod tests {
     #[test]
     fn a_block_ends_inside_of_a_head() {
         let cache = TailCache::new(4 * BLOCK_BYTES);
-        cache.add(1, (0, 0), b"", &vec![0; BLOCK_BYTES - 2]);
-        cache.add(1, (1, 1), b"head", b"a");
+        put(&cache, 1, (0, 0), b"", &vec![0; BLOCK_BYTES - 2]);
+        put(&cache, 1, (1, 1), b"head", b"a");
         let read = cache.read(1, 1, 1, 2, true).unwrap();
-        assert_eq!(read.pieces, [&b"he"[..], b"ada"]);
+        assert_eq!(pieces(&read), [&b"he"[..], b"ada"]);
     }
 
     #[test]
@@ -373,21 +476,21 @@ mod tests {
         let cache = TailCache::new(2 * BLOCK_BYTES);
         let mut held = None;
         for number in 0..1_000 {
-            cache.add(1, (number, number), b"head", &[1; 10_000]);
+            put(&cache, 1, (number, number), b"head", &[1; 10_000]);
             if number == 40 {
                 held = cache.read(1, 40, 1, 41, true);
             }
         }
         assert!(cache.blocks.lock().full.len() <= 3);
         assert_eq!(
-            held.unwrap().pieces[0][..5],
+            pieces(&held.unwrap())[0][..5],
             *b"head\x01",
             "what is held is not filled again"
         );
         // Slow readers of the oldest blocks keep those, and no others.
         let mut held = Vec::new();
         for number in 1_000..3_000 {
-            cache.add(1, (number, number), b"head", &[1; 10_000]);
+            put(&cache, 1, (number, number), b"head", &[1; 10_000]);
             if number < 1_200 && number % 26 == 0 {
                 held.extend(cache.read(1, number, 1, number + 1, true));
             }
@@ -408,7 +511,7 @@ mod tests {
         let mut most = 0;
         for number in 0..1_000_i64 {
             let bytes = usize::try_from(number).unwrap() * 7_919 % payload.len();
-            cache.add(1, (number, number), b"head", &payload[..bytes]);
+            put(&cache, 1, (number, number), b"head", &payload[..bytes]);
             assert!(
                 blocks() >= most,
                 "one was given back, to be asked for again"

@@ -455,7 +455,12 @@ fn poll_write_bytes<S: Socket>(
     if slices[..count].iter().all(|slice| slice.is_empty()) {
         return Poll::Ready(Ok(0));
     }
-    match Pin::new(socket).poll_write_vectored(cx, &slices[..count]) {
+    let slices = &slices[..count];
+    let written = match chunks.get(count) {
+        Some(Chunk::File { .. }) => socket.poll_write_before_file(cx, slices),
+        _ => Pin::new(socket).poll_write_vectored(cx, slices),
+    };
+    match written {
         Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
         other => other,
     }

@@ -1,10 +1,12 @@
 //! The socket seam: a byte stream that may know how to send a file range by itself.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, Interest};
 use tokio::net::TcpStream;
 
@@ -12,6 +14,13 @@ use tokio::net::TcpStream;
 pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
     /// Ready when a read would not block, so that an idle connection holds no buffer.
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Writes what a part of a file follows at once: it need not go out alone.
+    fn poll_write_before_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>>;
 
     /// Sends a part of the file by the kernel's hand. `None`: this socket cannot, copy instead.
     /// `Some(Ok(0))`: the file ends before `position`.
@@ -27,6 +36,25 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
 impl Socket for TcpStream {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_read_ready(cx)
+    }
+
+    fn poll_write_before_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            std::task::ready!(self.poll_write_ready(cx))?;
+            let written = self.try_io(Interest::WRITABLE, || {
+                let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+                let control = &mut SendAncillaryBuffer::default();
+                Ok(rustix::net::sendmsg(self.as_fd(), slices, control, flags)?)
+            });
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
     }
 
     fn poll_send_file(
@@ -61,6 +89,14 @@ impl Socket for TcpStream {
 impl Socket for DuplexStream {
     fn poll_readable(&self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+
+    fn poll_write_before_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(self).poll_write_vectored(cx, slices)
     }
 
     fn poll_send_file(

@@ -1,8 +1,9 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::support::*;
 use crate::config::TopicConfig;
-use crate::log::LogError;
+use crate::log::{LogError, LogSlice};
 use crate::types::{ErrorCode, Offset, TopicPartition};
 
 #[test]
@@ -66,6 +67,55 @@ fn batches_are_kept_in_memory_for_readers_and_never_with_a_gap() {
     append_at(now());
     assert_eq!(in_memory(), [4]);
     assert_eq!(read_all(&log, 0).len(), 5);
+}
+
+#[test]
+fn what_is_large_is_sent_from_the_file_though_its_place_is_in_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let manager = open(directory.path());
+    let segments = TopicConfig {
+        segment_bytes: 150_000,
+        ..TopicConfig::default()
+    };
+    let log = manager
+        .log(&partition(), TOPIC_ID, Arc::new(segments))
+        .unwrap();
+    log.reader_is_at_the_end();
+    // A large one behind two small ones, and the same in the next segment.
+    for bytes in [1_000, 1_000, 90_000, 100_000, 1_000, 20_000, 20_000] {
+        let value: Vec<u8> = (0..bytes).map(|at| (at / 3) as u8).collect();
+        append(&log, batch(1_000, &[&value])).unwrap();
+    }
+    assert_eq!(log.segment_count(), 2);
+    let cached = |offset, bytes_max| {
+        let read = log.read_cached(offset, bytes_max, Offset::MAX, true);
+        let read = read.expect("nothing was looked up on the disk");
+        let offsets = batches_of(&bytes_of(&read)).into_iter();
+        let offsets: Vec<Offset> = offsets.map(|(header, _)| header.base_offset).collect();
+        (matches!(read.slice, LogSlice::File(_)), offsets)
+    };
+    assert_eq!(cached(0, 3_000), (false, vec![0, 1]));
+    assert_eq!(cached(0, 1 << 20), (true, vec![0, 1, 2]), "one segment");
+    assert_eq!(cached(2, 1), (true, vec![2]));
+    assert_eq!(cached(3, 110_000), (true, vec![3, 4]));
+    assert_eq!(cached(4, 23_000), (false, vec![4, 5]));
+    assert_eq!(
+        cached(4, 1 << 20),
+        (true, vec![4, 5, 6]),
+        "much is large, too"
+    );
+    // A file that could not be sent is read, what was copied is not.
+    let unreadable = {
+        let read = log.read(2, 1, Offset::MAX, true).unwrap();
+        let LogSlice::File(range) = read.slice else {
+            panic!("a large batch comes from the file")
+        };
+        range.unreadable
+    };
+    unreadable.store(true, Ordering::Release);
+    assert!(log.read_cached(2, 1, Offset::MAX, true).is_none());
+    assert_eq!(cached(4, 1 << 20), (false, vec![4, 5, 6]));
+    assert_eq!(read_all(&log, 0).len(), 7);
 }
 
 #[test]
