@@ -38,6 +38,8 @@ const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_millis(100);
 /// A batch may be larger than what is asked for, by as much as a request may be.
 const ANSWER_SLACK_BYTES: usize = 128 << 20;
+/// What an answer has beside its records, where those are many.
+const ANSWER_FRAME_BYTES: usize = 64 << 10;
 /// After so many answers without records a fetcher needs no large buffer for a while.
 const QUIET_ANSWERS: u32 = 20;
 /// A long poll that leaves out partitions is given up for them after so long (they come in crowds), and no
@@ -355,7 +357,8 @@ impl Fetcher {
         inbox: &Arc<Inbox>,
     ) -> Self {
         let largest = usize::try_from(shared.settings.rules.response_bytes_max).unwrap_or(0);
-        let kept = largest.next_power_of_two();
+        // Around the records is the rest of an answer.
+        let kept = (largest + ANSWER_FRAME_BYTES).next_power_of_two();
         Self {
             leader,
             endpoint,
