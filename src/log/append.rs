@@ -243,6 +243,7 @@ impl Log {
             self.files.disk.sync_directory(&self.files.path)?;
         }
         segment.finish_index(&self.files)?;
+        segment.give_room_back(|| segment.log_file(&self.files));
         segment.notice_change(&*segment.log_file(&self.files)?);
         self.write_snapshot(writer, end, false)?;
         self.write_first_epoch(writer);
@@ -270,6 +271,8 @@ impl Log {
             // Once the file is there: a flush that is under way syncs the directory now or never.
             self.sync.lock().partition_directory = true;
         }
+        let end = position + (head.len() + payload.len()) as u64;
+        segment.take_room_ahead(&*file, position, end);
         if let Err(error) = file.write_at(head, payload, position) {
             // A torn batch must not stand in front of the next one, nor whole ones of a torn write come back
             // with a power cut, behind others that were not synced.

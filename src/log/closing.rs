@@ -109,6 +109,7 @@ impl Log {
         if let Some(active) = segments.last().filter(|_| touched) {
             active.ensure_loaded(&self.files, self.index_interval())?;
             active.finish_index(&self.files)?;
+            active.give_room_back(|| active.log_file(&self.files));
             if durable {
                 for kind in [names::FileKind::OffsetIndex, names::FileKind::TimeIndex] {
                     self.sync_file(active.base_offset, kind)?;

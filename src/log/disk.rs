@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use rustix::fs::{
-    AtFlags, FlockOperation, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+    AtFlags, FallocateFlags, FlockOperation, StatxFlags, Timespec, Timestamps, UTIME_NOW,
+    UTIME_OMIT,
 };
 
 use crate::types::TimestampMs;
@@ -85,6 +86,11 @@ pub trait DiskFile: Debug + Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
     fn truncate(&self, bytes: u64) -> io::Result<()>;
+    /// Takes room on the disk for `bytes` from `position` on; the file stays as long as it is. What lies behind
+    /// its end goes with [`DiskFile::truncate`].
+    fn reserve(&self, _position: u64, _bytes: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// `fdatasync`: content and length are durable, the name is not.
     fn sync(&self) -> io::Result<()>;
     /// The real file, for `sendfile`. A simulated disk has none.
@@ -250,6 +256,16 @@ impl DiskFile for RealFile {
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
         self.0.set_len(bytes)
+    }
+
+    fn reserve(&self, position: u64, bytes: u64) -> io::Result<()> {
+        let beyond_its_end = FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(
+            &self.0,
+            beyond_its_end,
+            position,
+            bytes,
+        )?)
     }
 
     fn sync(&self) -> io::Result<()> {

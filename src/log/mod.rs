@@ -9,6 +9,7 @@
 //! below `flushed_offset` is lost by a power cut; a file is changed by one thread at a time, and
 //! readers see only what is published.
 
+mod ahead;
 mod append;
 mod append_replica;
 mod callers;

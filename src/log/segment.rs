@@ -142,6 +142,8 @@ pub(crate) struct Segment {
     /// When it was made (or found), for rolling an untimed segment.
     pub created_ms: TimestampMs,
     bytes: AtomicU64,
+    /// Up to here there is room for it on the disk (see `ahead`); 0 if none was taken.
+    pub(super) room_end: AtomicU64,
     /// What the time index's end, the manifest or the file's time said, while the index is not loaded.
     noted_timestamp: AtomicI64,
     /// Offset behind the last batch, or where the next segment begins; [`Offset::MAX`] if not known.
@@ -214,6 +216,7 @@ impl Segment {
             base_offset,
             created_ms,
             bytes: AtomicU64::new(bytes),
+            room_end: AtomicU64::new(0),
             noted_timestamp: AtomicI64::new(NOTHING_NOTED),
             end_offset: AtomicI64::new(end_offset),
             index: Mutex::new(SegmentIndex::default()),
