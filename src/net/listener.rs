@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
 use socket2::{Domain, Protocol, SockAddr, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +34,24 @@ pub struct BoundListener {
     pub name: ListenerName,
     pub address: SocketAddr,
     listener: TcpListener,
+    pacing: Option<Pacing>,
+}
+
+/// The system's congestion control, where it sends piece by piece by a timer (BBR). On the loopback there is no
+/// link that would need it, and the timer costs more than sending. A socket that had it once keeps the timer:
+/// so the listener has Reno, which is part of every Linux, and accepted sockets of other peers get the
+/// system's choice back.
+#[derive(Debug)]
+struct Pacing(String);
+
+impl Pacing {
+    /// `None` where the system's choice can stay.
+    fn spare(listener: &TcpListener) -> Option<Self> {
+        let choice = tcp_congestion(listener).ok()?;
+        let paces = choice.starts_with("bbr");
+        let spared = paces && set_tcp_congestion(listener, "reno").is_ok();
+        spared.then_some(Self(choice))
+    }
 }
 
 /// Binds one listener. An empty host is every interface, IPv6 as well where there is one.
@@ -48,10 +67,12 @@ pub fn bind(
         match bind_address(address, options) {
             Ok(listener) => {
                 let address = listener.local_addr()?;
+                let pacing = Pacing::spare(&listener);
                 return Ok(BoundListener {
                     name: Arc::clone(name),
                     address,
                     listener,
+                    pacing,
                 });
             }
             Err(error) => last_error = error,
@@ -128,7 +149,7 @@ impl BoundListener {
                     continue;
                 }
             };
-            if let Err(error) = prepare(&socket, address) {
+            if let Err(error) = prepare(&socket, address, self.pacing.as_ref()) {
                 tracing::debug!(peer = %address, %error, "connection lost");
                 continue;
             }
@@ -154,11 +175,11 @@ impl BoundListener {
     }
 }
 
-fn prepare(socket: &TcpStream, peer: SocketAddr) -> io::Result<()> {
-    if peer.ip().to_canonical().is_loopback() {
-        // Where the system's choice is BBR it paces what it sends, with a timer for every piece: there is no
-        // link here that would need it. Reno is part of every Linux; elsewhere the choice stays.
-        let _ = rustix::net::sockopt::set_tcp_congestion(socket, "reno");
+fn prepare(socket: &TcpStream, peer: SocketAddr, pacing: Option<&Pacing>) -> io::Result<()> {
+    if let Some(Pacing(choice)) = pacing
+        && !peer.ip().to_canonical().is_loopback()
+    {
+        let _ = set_tcp_congestion(socket, choice); // without, it has Reno, which serves as well
     }
     socket.set_nodelay(true)
 }
@@ -174,13 +195,17 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use rustix::net::sockopt::tcp_congestion;
-
     use super::*;
+
+    const OPTIONS: SocketOptions = SocketOptions {
+        send_buffer_bytes: -1,
+        receive_buffer_bytes: -1,
+        backlog: 10,
+    };
 
     #[tokio::test]
     async fn only_the_loopback_is_spared_what_links_need() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let bound = bind(&"L".into(), "127.0.0.1", 0, OPTIONS).unwrap();
         for (peer, spared) in [
             ("127.0.0.1:1000", true),
             ("[::1]:1000", true),
@@ -188,12 +213,13 @@ mod tests {
             ("10.0.0.1:1000", false),
             ("[2001:db8::1]:1000", false),
         ] {
-            let address = listener.local_addr().unwrap();
-            let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+            let accepted = bound.listener.accept();
+            let (client, accepted) = tokio::join!(TcpStream::connect(bound.address), accepted);
             let system = tcp_congestion(client.unwrap()).unwrap();
             let (socket, _) = accepted.unwrap();
-            prepare(&socket, peer.parse().unwrap()).unwrap();
-            let expected = if spared { "reno" } else { system.as_str() };
+            prepare(&socket, peer.parse().unwrap(), bound.pacing.as_ref()).unwrap();
+            let paces = system.starts_with("bbr");
+            let expected = if spared && paces { "reno" } else { &system };
             assert_eq!(tcp_congestion(&socket).unwrap(), expected, "{peer}");
         }
     }
