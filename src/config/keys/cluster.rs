@@ -18,7 +18,7 @@ keys! { CLUSTER:
     STRING "broker.rack" = null, Any, Y, ReadOnly,
         "Rack or zone of this broker: replicas are spread over racks, and clients may read nearby.";
     INT "broker.session.timeout.ms" = "9000", Any, Y, ReadOnly,
-        "Time without renewal after which the registration of a broker lapses.";
+        "Time without renewal after which the registration of a broker has lapsed and others lead what it led.";
     STRING "cluster.id" = null, Any, Y, ReadOnly,
         "Id of a new cluster, as kafka-storage format sets it; one is chosen at random where it is not set.";
     LIST "config.providers" = "", Any, Y, Dynamic,
