@@ -49,6 +49,8 @@ struct Slots {
     by_key: HashMap<FileKey, usize>,
     entries: Vec<Entry>,
     hand: usize,
+    /// How often somebody said that a file, open or not, is no longer the one of its name.
+    forgotten: u64,
 }
 
 #[derive(Debug)]
@@ -75,22 +77,32 @@ impl FilePool {
         mode: OpenMode,
         path: impl FnOnce() -> P,
     ) -> io::Result<Arc<dyn DiskFile>> {
-        if let Some(file) = self.slots.lock().get(&key) {
-            return Ok(file);
-        }
         // A file in the pool may be written whoever asked for it first.
         let mode = if mode == OpenMode::Read {
             OpenMode::Write
         } else {
             mode
         };
-        let file = self.disk.open(path().as_ref(), mode)?;
-        let closed = self
-            .slots
-            .lock()
-            .insert(key, Arc::clone(&file), self.open_max);
-        drop(closed); // closing is a system call: not under the lock
-        Ok(file)
+        let path = path();
+        loop {
+            let forgotten = {
+                let mut slots = self.slots.lock();
+                if let Some(file) = slots.get(&key) {
+                    return Ok(file);
+                }
+                slots.forgotten
+            };
+            let file = self.disk.open(path.as_ref(), mode)?;
+            let closed = {
+                let mut slots = self.slots.lock();
+                if slots.forgotten != forgotten {
+                    continue; // this one may have got another name since, or none
+                }
+                slots.insert(key, Arc::clone(&file), self.open_max)
+            };
+            drop(closed); // closing is a system call: not under the lock
+            return Ok(file);
+        }
     }
 
     /// The file, if it is open.
@@ -109,9 +121,13 @@ impl FilePool {
         (others < held_max(self.open_max)).then_some(held)
     }
 
-    /// Closes one file.
+    /// Closes one file, after it got another name or none.
     pub(crate) fn forget(&self, key: &FileKey) {
-        let closed = self.slots.lock().remove(key);
+        let closed = {
+            let mut slots = self.slots.lock();
+            slots.forgotten += 1;
+            slots.remove(key)
+        };
         drop(closed);
     }
 
@@ -120,6 +136,7 @@ impl FilePool {
         let mut closed = Vec::new();
         {
             let mut slots = self.slots.lock();
+            slots.forgotten += 1;
             let keys: Vec<FileKey> = slots
                 .by_key
                 .keys()
@@ -239,6 +256,61 @@ mod tests {
         let pool = FilePool::new(Arc::new(RealDisk), 2);
         let missing = pool.open(key(1), OpenMode::Read, || "/nonexistent/file");
         assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    /// While a file is opened the first time, it gets another name, and another one its own.
+    #[derive(Debug, Default)]
+    struct Renaming(std::sync::OnceLock<std::sync::Weak<FilePool>>, AtomicUsize);
+
+    impl Disk for Renaming {
+        fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+            let file = RealDisk.open(path, mode)?;
+            if self.1.fetch_add(1, Ordering::SeqCst) == 0 {
+                std::fs::rename(path, path.with_extension("deleted"))?;
+                self.0.get().unwrap().upgrade().unwrap().forget(&key(1));
+                std::fs::write(path, b"new")?;
+            }
+            Ok(file)
+        }
+        fn create_directory(&self, _path: &Path) -> io::Result<()> {
+            Ok(())
+        }
+        fn list(&self, _path: &Path) -> io::Result<Vec<crate::log::DirectoryEntry>> {
+            Ok(Vec::new())
+        }
+        fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+            Ok(())
+        }
+        fn remove_file(&self, _path: &Path) -> io::Result<()> {
+            Ok(())
+        }
+        fn remove_directory(&self, _path: &Path) -> io::Result<()> {
+            Ok(())
+        }
+        fn sync_directory(&self, _path: &Path) -> io::Result<()> {
+            Ok(())
+        }
+        fn lock(&self, path: &Path) -> io::Result<Box<dyn crate::log::DiskLock>> {
+            RealDisk.lock(path)
+        }
+        fn space(&self, path: &Path) -> io::Result<(u64, u64)> {
+            RealDisk.space(path)
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_renamed_while_it_is_opened_is_not_kept_under_its_old_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("1");
+        std::fs::write(&path, b"old one").unwrap();
+        let disk = Arc::new(Renaming::default());
+        let pool = Arc::new(FilePool::new(Arc::clone(&disk) as Arc<dyn Disk>, 2));
+        disk.0.set(Arc::downgrade(&pool)).unwrap();
+        for _ in 0..2 {
+            let file = pool.open(key(1), OpenMode::Write, || &path).unwrap();
+            assert_eq!(file.bytes().unwrap(), 3, "the new one");
+        }
+        assert_eq!(disk.1.load(Ordering::SeqCst), 2);
     }
 
     #[test]

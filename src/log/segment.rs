@@ -90,11 +90,11 @@ impl LogFiles {
     /// Removes a segment's files. Those who read one go on reading.
     pub(crate) fn remove_segment(&self, base_offset: Offset) -> io::Result<()> {
         for kind in FileKind::ALL {
-            self.pool.forget(&self.key(base_offset, kind));
             match self.disk.remove_file(&self.path_of(base_offset, kind)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
+            self.pool.forget(&self.key(base_offset, kind));
         }
         Ok(())
     }
