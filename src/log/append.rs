@@ -242,8 +242,8 @@ impl Log {
             // A power cut that left the next segment and not this one would leave a log with a hole.
             self.files.disk.sync_directory(&self.files.path)?;
         }
+        segment.give_room_back(|| segment.log_file(&self.files)); // before anything else needs some
         segment.finish_index(&self.files)?;
-        segment.give_room_back(|| segment.log_file(&self.files));
         segment.notice_change(&*segment.log_file(&self.files)?);
         self.write_snapshot(writer, end, false)?;
         self.write_first_epoch(writer);
@@ -272,7 +272,8 @@ impl Log {
             self.sync.lock().partition_directory = true;
         }
         let end = position + (head.len() + payload.len()) as u64;
-        segment.take_room_ahead(&*file, position, end);
+        let spare = |bytes| self.directory.take_spare_room(bytes);
+        segment.take_room_ahead(&*file, (position, end), spare);
         if let Err(error) = file.write_at(head, payload, position) {
             // A torn batch must not stand in front of the next one, nor whole ones of a torn write come back
             // with a power cut, behind others that were not synced.

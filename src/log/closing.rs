@@ -108,8 +108,8 @@ impl Log {
         let touched = writer.appended || writer.looked_at;
         if let Some(active) = segments.last().filter(|_| touched) {
             active.ensure_loaded(&self.files, self.index_interval())?;
-            active.finish_index(&self.files)?;
             active.give_room_back(|| active.log_file(&self.files));
+            active.finish_index(&self.files)?;
             if durable {
                 for kind in [names::FileKind::OffsetIndex, names::FileKind::TimeIndex] {
                     self.sync_file(active.base_offset, kind)?;

@@ -283,6 +283,11 @@ impl Directory {
         })
     }
 
+    /// The same for what is not needed yet: false where there is not plenty.
+    pub(super) fn take_spare_room(&self, bytes: u64) -> bool {
+        self.room.take_spare(bytes)
+    }
+
     pub(super) fn has_room(&self) {
         self.room.reopen();
         tracing::info!(directory = %self.path.display(), "the log directory has room again: produce goes on");

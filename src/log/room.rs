@@ -90,6 +90,14 @@ impl Room {
         Ok(was_full)
     }
 
+    /// Takes room for what is not needed yet, if the disk need not be asked for it.
+    pub(super) fn take_spare(&self, bytes: u64) -> bool {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let left = |credit: i64| (credit >= bytes).then(|| credit - bytes);
+        let order = Ordering::Relaxed;
+        self.credit.fetch_update(order, order, left).is_ok()
+    }
+
     /// The disk itself said that it is full. True: that is news.
     pub(super) fn found_full(&self, now: Instant) -> bool {
         let mut retry = self.retry.lock();
@@ -115,6 +123,23 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_is_spare_counts_and_is_never_asked_for() {
+        let room = Room::new(64 * MIB);
+        let now = ManualClock::new(0).now();
+        assert!(!room.take_spare(MIB), "nobody has looked yet");
+        let space = || Ok((100 * GIB, 64 * MIB + 40 * MIB));
+        assert_eq!(room.take(MIB, || now, space), Ok(false));
+        assert!(room.take_spare(6 * MIB));
+        assert!(
+            !room.take_spare(5 * MIB),
+            "a quarter of 40 MiB was credited"
+        );
+        assert!(room.take_spare(4 * MIB));
+        room.found_full(now);
+        assert!(!room.take_spare(1));
+    }
 
     #[test]
     fn the_disk_is_asked_now_and_then_and_the_reserve_is_kept() {
