@@ -139,7 +139,7 @@ impl Log {
         let cache = &self.directory.cache;
         let run = cache.read(self.files.id, offset, bytes_max, bound, at_least_one)?;
         let (bytes, next_offset) = (run.bytes, run.next_offset);
-        let slice = self.slice_of_cached(run)?;
+        let slice = self.slice_of_cached(offset, run)?;
         if self.truncations.load(Ordering::Acquire) != truncations {
             return None; // the place may be one in a file that is no more, and the file the next one
         }
@@ -151,17 +151,28 @@ impl Log {
         })
     }
 
-    /// `None` if it must be read from a file that is not open, or that did not read what was to be sent.
-    fn slice_of_cached(&self, run: CachedRun) -> Option<LogSlice> {
+    /// `None` if the way by the disk must look at it: where the file is not open, did not read what was to be
+    /// sent, or is not believed any more.
+    fn slice_of_cached(&self, offset: Offset, run: CachedRun) -> Option<LogSlice> {
         if run.bytes >= SENT_FROM_FILE_BYTES_MIN || run.pieces.is_none() {
             let file = self.files.opened(run.place.segment, FileKind::Log);
             let real = file.as_ref().and_then(|file| file.as_file());
-            let sent = real.and_then(|file| self.range(file, run.place.position, run.bytes as u64));
+            let sent = real
+                .filter(|_| self.is_believed(offset))
+                .and_then(|file| self.range(file, run.place.position, run.bytes as u64));
             if let Some(range) = sent {
                 return Some(LogSlice::File(range));
             }
         }
         run.pieces.map(LogSlice::Memory)
+    }
+
+    /// Whether what this process wrote there goes out unseen: the segment is still written to, and nobody found
+    /// damage in it.
+    fn is_believed(&self, offset: Offset) -> bool {
+        let undamaged = |segment: &Segment| segment.damage().is_none_or(|found| found.is_empty());
+        self.find(offset)
+            .is_some_and(|found| !found.closed && undamaged(&found.segment))
     }
 
     /// A piece of the real file, as long as it reads.

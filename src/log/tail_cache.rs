@@ -9,7 +9,7 @@ use crate::types::Offset;
 
 /// Bookkeeping of one cached batch, roughly.
 const ENTRY_BYTES: usize = 160;
-/// Of a batch that is not copied this part counts: what is known here is new, and in the page cache.
+/// Of a batch that is not copied this part counts: as much as is known here may well be in the page cache.
 const PLACE_DIVISOR: usize = 16;
 /// Batches are copied, one behind the other, into blocks of this size. They leave in the order in which
 /// they came, and so do the blocks, to be filled again. The frames that they came in are filled again at

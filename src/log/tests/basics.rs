@@ -95,8 +95,9 @@ fn what_is_large_is_sent_from_the_file_though_its_place_is_in_memory() {
         (matches!(read.slice, LogSlice::File(_)), offsets)
     };
     assert_eq!(cached(0, 3_000), (false, vec![0, 1]));
-    assert_eq!(cached(0, 1 << 20), (true, vec![0, 1, 2]), "one segment");
-    assert_eq!(cached(2, 1), (true, vec![2]));
+    let closed = log.read_cached(0, 1 << 20, Offset::MAX, true);
+    assert!(closed.is_none(), "a closed segment is looked at again");
+    assert_eq!(cached(3, 1), (true, vec![3]));
     assert_eq!(cached(3, 110_000), (true, vec![3, 4]));
     assert_eq!(cached(4, 23_000), (false, vec![4, 5]));
     assert_eq!(
