@@ -192,9 +192,10 @@ fn session_config(config: &BrokerConfig, new_cluster_id: Option<String>) -> Sess
 
 /// So long after a lease has ended others may lead what its broker led: etcd looks for ended leases twice a
 /// second, and what follows takes a quarter. The lease ends earlier by that, so that all is over when the session
-/// is; a short one does not, since a broker must be able to miss a heartbeat or two.
+/// is, and in whole seconds, as etcd has them. A short one does not: a broker must be able to miss a heartbeat
+/// or two.
 const NOTICED_AFTER: Duration = Duration::from_secs(1);
-const SESSION_SHORTENED_MIN: Duration = Duration::from_secs(6);
+const SHORTENED_MIN: Duration = Duration::from_secs(5);
 
 /// A lease's time, and how often it is renewed.
 fn session_times(config: &BrokerConfig) -> (Duration, Duration) {
@@ -202,10 +203,9 @@ fn session_times(config: &BrokerConfig) -> (Duration, Duration) {
         return (EMBEDDED_TTL, EMBEDDED_TTL / 3);
     }
     let ms = |value: i32| Duration::from_millis(u64::from(value.max(1).unsigned_abs()));
-    let mut ttl = ms(config.broker_session_timeout_ms);
-    if ttl >= SESSION_SHORTENED_MIN {
-        ttl -= NOTICED_AFTER;
-    }
+    let session = ms(config.broker_session_timeout_ms);
+    let shortened = Duration::from_secs(session.saturating_sub(NOTICED_AFTER).as_secs());
+    let ttl = session.min(shortened.max(SHORTENED_MIN));
     // A heartbeat that is lost must not be the end.
     (ttl, ms(config.broker_heartbeat_interval_ms).min(ttl / 3))
 }
@@ -226,7 +226,9 @@ mod tests {
         };
         let etcd = &["http://127.0.0.1:2379"];
         assert_eq!(times(9_000, 2_000, etcd), (8_000, 2_000));
+        assert_eq!(times(7_500, 2_000, etcd), (6_000, 2_000));
         assert_eq!(times(6_000, 2_000, etcd), (5_000, 1_666));
+        assert_eq!(times(5_500, 2_000, etcd), (5_000, 1_666));
         assert_eq!(times(3_000, 2_000, etcd), (3_000, 1_000));
         assert_eq!(times(3_000, 500, etcd), (3_000, 500));
         assert_eq!(times(9_000, 2_000, &[]), (3_600_000, 1_200_000));

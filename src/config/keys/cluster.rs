@@ -10,7 +10,7 @@ keys! { CLUSTER:
     BOOLEAN "auto.leader.rebalance.enable" = "true", Any, Y, ReadOnly,
         "Whether leadership returns to each partition's first replica by itself.";
     INT "broker.heartbeat.interval.ms" = "2000", Any, Y, ReadOnly,
-        "How often the broker renews its registration, at most half of broker.session.timeout.ms.";
+        "How often the broker renews its registration, at most a third of broker.session.timeout.ms.";
     INT "broker.id" = "-1", Any, Y, ReadOnly,
         "Old name of node.id; both must agree where both are set.";
     BOOLEAN "broker.id.generation.enable" = null, Any, A, Internal,
@@ -18,7 +18,7 @@ keys! { CLUSTER:
     STRING "broker.rack" = null, Any, Y, ReadOnly,
         "Rack or zone of this broker: replicas are spread over racks, and clients may read nearby.";
     INT "broker.session.timeout.ms" = "9000", Any, Y, ReadOnly,
-        "Time without renewal after which the registration of a broker has lapsed and others lead what it led.";
+        "Time without renewal after which the registration of a broker has lapsed; from 6 s on others lead by then what it led.";
     STRING "cluster.id" = null, Any, Y, ReadOnly,
         "Id of a new cluster, as kafka-storage format sets it; one is chosen at random where it is not set.";
     LIST "config.providers" = "", Any, Y, Dynamic,
