@@ -77,6 +77,9 @@ impl FilePool {
         mode: OpenMode,
         path: impl FnOnce() -> P,
     ) -> io::Result<Arc<dyn DiskFile>> {
+        if let Some(file) = self.opened(&key) {
+            return Ok(file);
+        }
         // A file in the pool may be written whoever asked for it first.
         let mode = if mode == OpenMode::Read {
             OpenMode::Write
@@ -85,13 +88,7 @@ impl FilePool {
         };
         let path = path();
         loop {
-            let forgotten = {
-                let mut slots = self.slots.lock();
-                if let Some(file) = slots.get(&key) {
-                    return Ok(file);
-                }
-                slots.forgotten
-            };
+            let forgotten = self.slots.lock().forgotten;
             let file = self.disk.open(path.as_ref(), mode)?;
             let closed = {
                 let mut slots = self.slots.lock();
