@@ -43,18 +43,11 @@ impl Socket for TcpStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            std::task::ready!(self.poll_write_ready(cx))?;
-            let written = self.try_io(Interest::WRITABLE, || {
-                let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-                let control = &mut SendAncillaryBuffer::default();
-                Ok(rustix::net::sendmsg(self.as_fd(), slices, control, flags)?)
-            });
-            match written {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
-            }
-        }
+        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+        poll_when_writable(self, cx, || {
+            let control = &mut SendAncillaryBuffer::default();
+            rustix::net::sendmsg(self.as_fd(), slices, control, flags)
+        })
     }
 
     fn poll_send_file(
@@ -64,23 +57,24 @@ impl Socket for TcpStream {
         position: u64,
         bytes: usize,
     ) -> Poll<Option<io::Result<usize>>> {
-        loop {
-            if let Err(error) = std::task::ready!(self.poll_write_ready(cx)) {
-                return Poll::Ready(Some(Err(error)));
-            }
+        let sent = poll_when_writable(self, cx, || {
             let mut offset = position;
-            let sent = self.try_io(Interest::WRITABLE, || {
-                Ok(rustix::fs::sendfile(
-                    self.as_fd(),
-                    file.as_fd(),
-                    Some(&mut offset),
-                    bytes,
-                )?)
-            });
-            match sent {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                sent => return Poll::Ready(Some(sent)),
-            }
+            rustix::fs::sendfile(self.as_fd(), file.as_fd(), Some(&mut offset), bytes)
+        });
+        sent.map(Some)
+    }
+}
+
+fn poll_when_writable(
+    socket: &TcpStream,
+    cx: &mut Context<'_>,
+    mut write: impl FnMut() -> rustix::io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        std::task::ready!(socket.poll_write_ready(cx))?;
+        match socket.try_io(Interest::WRITABLE, || Ok(write()?)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            written => return Poll::Ready(written),
         }
     }
 }
