@@ -297,7 +297,8 @@ impl Task<'_> {
     }
 
     fn ask(&mut self, command: Command) {
-        if !self.has_room() && !matches!(*command.request, Request::Heartbeat(_)) {
+        let is_told_at_once = matches!(*command.request, Request::Heartbeat(_) | Request::Snapshot);
+        if !self.has_room() && !is_told_at_once {
             // The disk stalls: members stay members, for all else they come again.
             refuse(command, ErrorCode::CoordinatorNotAvailable);
             return;
@@ -332,12 +333,13 @@ impl Task<'_> {
     /// Sends the round's batch on its way, or lets go of replies that have nothing to wait for.
     fn append(&mut self) {
         let replies = std::mem::take(&mut self.replies);
-        // A member hears in time that it is seen, however long the disk takes: what else the answer says
-        // (rejoin, no such member) does no harm if it is taken back.
-        let (seen, replies) = replies
+        // A member hears in time that it is seen, however long the disk or a follower takes: what else the
+        // answer says (rejoin, no such member) does no harm if it is taken back. Nor do metrics, and they
+        // are wanted most when something is stuck.
+        let (told_at_once, replies) = replies
             .into_iter()
-            .partition(|(_, reply)| matches!(reply, Reply::Heartbeat(_)));
-        self.answer(seen);
+            .partition(|(_, reply)| matches!(reply, Reply::Heartbeat(_) | Reply::Snapshot(_)));
+        self.answer(told_at_once);
         if self.batch.is_empty() {
             match self.waiting.back_mut() {
                 Some(last) => last.extend(replies),

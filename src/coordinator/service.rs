@@ -25,6 +25,10 @@ use crate::types::{BrokerId, ErrorCode, LeaderEpoch, TopicName};
 /// Where groups and their offsets are stored.
 pub const GROUP_METADATA_TOPIC: &str = "__consumer_offsets";
 
+/// A shard that loads, or that has as many appends on their way as it may have, takes no requests for a
+/// while; Prometheus gives up on a page after ten seconds, or after one.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(250);
+
 /// How often, a second apart, a loading shard is asked to forget a topic.
 const DELETE_ATTEMPTS: usize = 30;
 
@@ -277,19 +281,20 @@ impl GroupCoordinator {
         Ok(all)
     }
 
-    /// The groups that are loaded, for metrics. Loads nothing.
+    /// The groups that are loaded, for metrics, as decided: what they show may not be committed yet. Loads
+    /// nothing, and leaves out the groups of a shard that does not answer soon.
     pub async fn groups_snapshot(&self) -> Vec<GroupSnapshot> {
         let running: Vec<_> = {
             let shards = self.inner.shards.lock();
             let senders = shards.running.values().map(|shard| shard.commands.clone());
             senders.collect()
         };
-        let asked = running
-            .into_iter()
-            .map(|commands| send(commands, Request::Snapshot));
+        let asked = running.into_iter().map(|commands| {
+            tokio::time::timeout(SNAPSHOT_PATIENCE, send(commands, Request::Snapshot))
+        });
         let mut all = Vec::new();
         for reply in join_all(asked).await {
-            if let Ok(Ok(Reply::Snapshot(groups))) = reply {
+            if let Ok(Ok(Ok(Reply::Snapshot(groups)))) = reply {
                 all.extend(groups);
             }
         }

@@ -280,6 +280,34 @@ async fn members_are_heard_while_the_disk_stalls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_do_not_wait_for_what_is_not_committed() {
+    let fixture = Fixture::new();
+    let groups = fixture.coordinator();
+    assert_eq!(commit(&groups, 0).await, Ok(()));
+    fixture.gate.set_closed(true);
+    let patience = Duration::from_secs(2);
+    let mut committing = Vec::new();
+    for offset in 1..=40 {
+        let other = Arc::clone(&groups);
+        committing.push(tokio::spawn(async move { commit(&other, offset).await }));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let snapshot = tokio::time::timeout(patience, groups.groups_snapshot()).await;
+        let snapshot = snapshot.unwrap_or_else(|_| panic!("commit {offset} holds metrics up"));
+        match snapshot.first() {
+            Some(group) => assert_eq!(group.offsets, [("t".into(), 0, offset)]),
+            // As many are on their way as may be: the shard does not look at requests.
+            None => assert!(offset > 30, "no groups after commit {offset}"),
+        }
+    }
+    fixture.gate.set_closed(false);
+    for committed in committing {
+        assert_eq!(committed.await.unwrap(), Ok(()));
+    }
+    let snapshot = groups.groups_snapshot().await;
+    assert_eq!(snapshot[0].offsets, [("t".into(), 0, 40)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_fails_ends_the_coordinator_and_nobody_waits_for_ever() {
     let fixture = Fixture::new();
     let groups = fixture.coordinator();
