@@ -233,7 +233,7 @@ class Kafka(Node):
         return ["java", f"-Xmx{heap}", f"-Dlog4j2.configurationFile={HERE.parent}/differential/log4j2.properties", "-cp", f"{self.jars}/*"]
 
     def command(self):
-        return [*self.java("512M"), "kafka.Kafka", self.file]
+        return [*self.java(os.environ.get("KAFKA_HEAP", "512M")), "kafka.Kafka", self.file]
 
     def ready(self):
         with contextlib.suppress(OSError, wire.Closed):
