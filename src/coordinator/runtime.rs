@@ -1,5 +1,6 @@
 //! One task for each partition of `__consumer_offsets` that is used: it owns the shard, loads it, appends
-//! what the shard decides, and lets go of replies once everything applied before them is committed.
+//! what the shard decides, and lets go of replies once everything applied before them is committed: all but
+//! those to heartbeats and to metrics.
 //!
 //! Several appends may be on their way. If one fails the shard is dropped and loaded again; those who wait
 //! hear NOT_COORDINATOR (or what the failure means) and ask again.
